@@ -7,9 +7,10 @@ __all__ = ['SqlrlError', 'project_root', 'Identity', 'Paths', 'Seeds', 'LoraSett
            'SftSettings', 'GrpoSettings', 'EvaluateSettings', 'TrainSettings', 'BudgetSettings', 'Scale', 'Settings',
            'read_settings', 'settings', 'environment']
 
-# %% ../nbs/00_config.ipynb #3da48769
+# %% ../nbs/00_config.ipynb #8d84affb
 import configparser
 import dataclasses
+import math
 import os
 from dataclasses import dataclass
 from functools import lru_cache
@@ -152,11 +153,13 @@ class Settings:
         if name in self.scales: return self.scales[name]
         raise SqlrlError(f"unknown scale {name!r}: settings.ini has {', '.join(self.scales)}")
 
-# %% ../nbs/00_config.ipynb #cd9ca7d9
+# %% ../nbs/00_config.ipynb #8adfe99e
 def _convert(text, kind, where):
     "`text` as `kind`, or an error that names the key."
-    try: return kind(text)
-    except ValueError: raise SqlrlError(f"settings.ini: {where} = {text!r} is not {kind.__name__}") from None
+    try: value = kind(text)
+    except ValueError: value = math.nan
+    if kind not in (int, float) or math.isfinite(value): return value
+    raise SqlrlError(f"settings.ini: {where} = {text!r} is not a {'whole' if kind is int else 'finite'} number")
 
 
 def _build(cls, values, where):
@@ -166,33 +169,40 @@ def _build(cls, values, where):
         raise SqlrlError(f"settings.ini: unknown key {where}{unknown[0]}; known are {', '.join(fields)}")
     if missing := sorted(set(fields) - set(values)):
         raise SqlrlError(f"settings.ini: {where}{missing[0]} is missing")
-    return cls(**{k: v if dataclasses.is_dataclass(v) else _convert(v, fields[k], where + k) for k, v in values.items()})
+    ready = dataclasses.is_dataclass
+    return cls(**{k: v if ready(v) else _convert(v, fields[k], where + k) for k, v in values.items()})
 
-
+# %% ../nbs/00_config.ipynb #77a031c8
 def _build_scale(name, section):
     "A `Scale` from keys such as `grpo.steps`."
     nested = {f.name: f.type for f in dataclasses.fields(Scale) if dataclasses.is_dataclass(f.type)}
-    flat, groups = {"name": name}, {k: {} for k in nested}
+    flat, groups, where = {}, {k: {} for k in nested}, f"[scale.{name}] "
     for key, value in section.items():
         group, dot, rest = key.partition(".")
+        if key in nested: raise SqlrlError(f"settings.ini: unknown key {where}{key}; did you mean {key}.something?")
+        if key == "name": raise SqlrlError(f"settings.ini: unknown key {where}name; a scale is named by its section")
         if dot and group in groups: groups[group][rest] = value
         else: flat[key] = value
-    where = f"[scale.{name}] "
-    return _build(Scale, flat | {k: _build(nested[k], v, f"{where}{k}.") for k, v in groups.items()}, where)
+    components = {k: _build(nested[k], v, f"{where}{k}.") for k, v in groups.items()}
+    return _build(Scale, flat | {"name": name} | components, where)
 
-# %% ../nbs/00_config.ipynb #d808d001
+# %% ../nbs/00_config.ipynb #7367a7cd
 def read_settings(
     path: Path,  # a settings.ini
 ) -> Settings:
     "The settings in `path`; an unknown, missing or malformed key is an error that names it."
     parser = configparser.ConfigParser(default_section="__none__", interpolation=None)
-    try: parser.read_string(Path(path).read_text())
-    except (OSError, configparser.Error) as e: raise SqlrlError(f"cannot read settings {path}: {e}") from None
+    try: parser.read_string(Path(path).read_text(encoding="utf-8"), source="settings.ini")
+    except (OSError, UnicodeDecodeError, configparser.Error) as e:
+        raise SqlrlError(f"cannot read settings {path}: {' '.join(str(e).split())}") from None
     sections = {s: dict(parser[s]) for s in parser.sections()}
     known = {"identity": Identity, "paths": Paths, "seeds": Seeds}
     if unknown := [s for s in sections if s not in known and not s.startswith("scale.")]:
         raise SqlrlError(f"settings.ini: unknown section [{unknown[0]}]; known are {', '.join(known)} and scale.NAME")
-    if missing := [s for s in known if s not in sections]: raise SqlrlError(f"settings.ini: section [{missing[0]}] is missing")
+    if missing := [s for s in known if s not in sections]:
+        raise SqlrlError(f"settings.ini: section [{missing[0]}] is missing")
+    if "root" in sections["paths"]:
+        raise SqlrlError("settings.ini: unknown key [paths] root; the root is where the file lies")
     root = Path(path).resolve().parent
     paths = {k: root / v for k, v in sections["paths"].items()} | {"root": root}
     return Settings(_build(Identity, sections["identity"], "[identity] "), _build(Paths, paths, "[paths] "),

@@ -7,13 +7,14 @@ __all__ = ['SCHEMA_VERSION', 'Outcome', 'Database', 'Question', 'ToolCall', 'Tur
            'RunRecord', 'to_json', 'from_json', 'canonical_json', 'content_hash', 'file_hash', 'atomic_path',
            'write_text', 'write_jsonl', 'append_jsonl', 'read_jsonl', 'seed_for']
 
-# %% ../nbs/01_records.ipynb #e6d26ec4
+# %% ../nbs/01_records.ipynb #c07df751
 import dataclasses
 import hashlib
 import json
 import os
 import types
 import typing
+import warnings
 from collections.abc import Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -36,7 +37,7 @@ class Outcome(StrEnum):
     out_of_tokens = "out_of_tokens"
     grader_error = "grader_error"
 
-# %% ../nbs/01_records.ipynb #258c0c8a
+# %% ../nbs/01_records.ipynb #eb6e53d7
 @dataclass(frozen=True)
 class Database:
     "One SQLite file."
@@ -59,7 +60,7 @@ class Question:
     ordered: bool = False  # row order is part of the answer
     params: dict[str, str | int | float] = field(default_factory=dict)
 
-
+# %% ../nbs/01_records.ipynb #2c9e77cc
 @dataclass(frozen=True)
 class ToolCall:
     "A tool by name and its arguments."
@@ -78,7 +79,7 @@ class Turn:
     tool_call: ToolCall | None = None
     observation: str | None = None  # on a tool turn: the text the model was shown, unwrapped
 
-
+# %% ../nbs/01_records.ipynb #9ee08fe8
 @dataclass(frozen=True)
 class Verdict:
     "One database's opinion of a submission."
@@ -135,23 +136,31 @@ class RunRecord:
     wall_s: float = 0.0
     ended_by: str = ""
 
-# %% ../nbs/01_records.ipynb #184d249b
+# %% ../nbs/01_records.ipynb #4b16cbb9
 def to_json(
     record,  # a dataclass, or any nesting of dataclasses, tuples, dicts and plain values
 ) -> typing.Any:
     "`record` as plain JSON values."
-    if dataclasses.is_dataclass(record): return {f.name: to_json(getattr(record, f.name)) for f in dataclasses.fields(record)}
+    if dataclasses.is_dataclass(record):
+        return {f.name: to_json(getattr(record, f.name)) for f in dataclasses.fields(record)}
     if isinstance(record, dict): return {k: to_json(v) for k, v in record.items()}
     if isinstance(record, (list, tuple)): return [to_json(v) for v in record]
     if isinstance(record, Path): return str(record)
     return record
 
-# %% ../nbs/01_records.ipynb #e128fed4
+# %% ../nbs/01_records.ipynb #da9c507f
+def _plain_from_json(kind, value):
+    "`value`, or the enumeration member it names."
+    if not (isinstance(kind, type) and issubclass(kind, StrEnum)): return value
+    try: return kind(value)
+    except ValueError: raise SqlrlError(f"unknown {kind.__name__} {value!r}; known are {', '.join(kind)}") from None
+
+
 def from_json(
     kind,  # a dataclass or a type annotation
     value,  # what `to_json` gave
 ):
-    "The record of type `kind` that `value` describes; an unknown or missing key is an error."
+    "The record of type `kind` that `value` describes; unknown and missing keys are errors, plain values go unchecked."
     origin, args = typing.get_origin(kind), typing.get_args(kind)
     if origin in (types.UnionType, typing.Union):
         if value is None: return None
@@ -159,13 +168,14 @@ def from_json(
         return from_json(records[0], value) if records else value
     if origin is tuple: return tuple(from_json(args[0], v) for v in value)
     if origin is dict: return {k: from_json(args[1], v) for k, v in value.items()}
-    if not dataclasses.is_dataclass(kind): return kind(value) if isinstance(kind, type) and issubclass(kind, StrEnum) else value
+    if not dataclasses.is_dataclass(kind): return _plain_from_json(kind, value)
+    if not isinstance(value, dict): raise SqlrlError(f"{kind.__name__}: {value!r} is not an object")
     hints = typing.get_type_hints(kind)
     if unknown := set(value) - set(hints): raise SqlrlError(f"{kind.__name__}: unknown key {sorted(unknown)[0]!r}")
     try: return kind(**{k: from_json(hints[k], v) for k, v in value.items()})
     except TypeError as e: raise SqlrlError(f"{kind.__name__}: {e}") from None
 
-# %% ../nbs/01_records.ipynb #14b00201
+# %% ../nbs/01_records.ipynb #3a4f5388
 SCHEMA_VERSION = 1
 
 
@@ -174,16 +184,21 @@ def canonical_json(value) -> str:
     return json.dumps(to_json(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
+def _encoded(text):
+    "`text` in UTF-8; a lone surrogate, which has no UTF-8, as its JSON escape."
+    return text.encode("utf-8", "backslashreplace")
+
+
 def content_hash(value) -> str:
     "SHA-256 of `canonical_json(value)`."
-    return hashlib.sha256(canonical_json(value).encode()).hexdigest()
+    return hashlib.sha256(_encoded(canonical_json(value))).hexdigest()
 
 
 def file_hash(path: Path) -> str:
     "SHA-256 of the file's bytes."
     with open(path, "rb") as f: return hashlib.file_digest(f, "sha256").hexdigest()
 
-# %% ../nbs/01_records.ipynb #473e7e7b
+# %% ../nbs/01_records.ipynb #eb69ff0a
 @contextmanager
 def atomic_path(
     path: Path,  # final place of the file
@@ -196,34 +211,73 @@ def atomic_path(
         yield part
         with open(part, "rb+") as f: os.fsync(f.fileno())
         os.replace(part, path)
+        _sync_folder(path.parent)
     finally: part.unlink(missing_ok=True)
+
+
+def _sync_folder(folder):
+    "Make renames in `folder` survive a power cut."
+    handle = os.open(folder, os.O_RDONLY)
+    try: os.fsync(handle)
+    finally: os.close(handle)
 
 
 def write_text(path: Path, text: str) -> Path:
     "Write `text` to `path`, whole or not at all."
-    with atomic_path(path) as part: part.write_text(text)
+    with atomic_path(path) as part: part.write_text(text, encoding="utf-8")
     return Path(path)
 
-# %% ../nbs/01_records.ipynb #84735f7b
+# %% ../nbs/01_records.ipynb #7222e1f7
+def _is_torn(path):
+    "True if `path` does not end with a newline."
+    with open(path, "rb") as f:
+        if f.seek(0, os.SEEK_END) == 0: return False
+        f.seek(-1, os.SEEK_END)
+        return f.read(1) != b"\n"
+
+
+def _set_torn_line_aside(path):
+    "Move what follows the last newline of `path` to `path.torn` and warn."
+    whole, newline, torn = path.read_bytes().rpartition(b"\n")
+    path.with_name(path.name + ".torn").write_bytes(torn)
+    with atomic_path(path) as part: part.write_bytes(whole + newline)
+    warnings.warn(f"{path}: the last line was torn by a kill; it was moved to {path.name}.torn", stacklevel=3)
+
+
+def _lines(records, header):
+    "The bytes of `records`, one JSON line each, below a line with the schema version if `header`."
+    head = [json.dumps({"schema_version": SCHEMA_VERSION})] if header else []
+    body = [json.dumps(to_json(r), ensure_ascii=False) for r in records]
+    return _encoded("".join(line + "\n" for line in head + body))
+
+# %% ../nbs/01_records.ipynb #8c00f8fc
 def write_jsonl(
     path: Path,
     records: Iterable,  # dataclasses of one kind
 ) -> Path:
     "Write `records` one a line below a header line with the schema version, whole or not at all."
-    lines = [json.dumps({"schema_version": SCHEMA_VERSION}), *(json.dumps(to_json(r), ensure_ascii=False) for r in records)]
-    return write_text(path, "\n".join(lines) + "\n")
+    with atomic_path(path) as part: part.write_bytes(_lines(records, header=True))
+    return Path(path)
 
 
 def append_jsonl(path: Path, records: Iterable) -> None:
     "Append `records` to `path` in one write, synced; the header is written first if the file is new."
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    lines = [] if path.exists() and path.stat().st_size else [json.dumps({"schema_version": SCHEMA_VERSION})]
-    lines += [json.dumps(to_json(r), ensure_ascii=False) for r in records]
+    if path.exists() and _is_torn(path): _set_torn_line_aside(path)
     with open(path, "ab") as f:
-        f.write(("\n".join(lines) + "\n").encode())
+        f.write(_lines(records, header=not path.stat().st_size))
         f.flush()
         os.fsync(f.fileno())
+
+# %% ../nbs/01_records.ipynb #4f454028
+def _read_lines(path):
+    "The lines of `path`, a torn last one set aside."
+    try:
+        if _is_torn(path): _set_torn_line_aside(path)
+        return path.read_bytes().decode().split("\n")[:-1]
+    except OSError as e: raise SqlrlError(f"cannot read {path}: {e.strerror}") from None
+    except UnicodeDecodeError as e: raise SqlrlError(f"{path}, byte {e.start}: not UTF-8") from None
 
 
 def read_jsonl(
@@ -231,22 +285,16 @@ def read_jsonl(
     kind,  # dataclass of each line, or dict
 ) -> list:
     "The records in `path`. A last line that a kill tore is moved to `path.torn`; a bad line before it is an error."
-    path = Path(path)
-    try: raw = path.read_bytes()
-    except OSError as e: raise SqlrlError(f"cannot read {path}: {e.strerror}") from None
-    whole, _, torn = raw.rpartition(b"\n")
-    if torn:
-        path.with_name(path.name + ".torn").write_bytes(torn)
-        with atomic_path(path) as part: part.write_bytes(whole + b"\n" if whole else b"")
-    lines = whole.decode().split("\n") if whole else []
     out = []
-    for number, line in enumerate(lines, 1):
-        try: value = json.loads(line)
+    for number, line in enumerate(_read_lines(Path(path)), 1):
+        try:
+            value = json.loads(line)
+            if number == 1 and isinstance(value, dict) and set(value) == {"schema_version"}:
+                if value["schema_version"] == SCHEMA_VERSION: continue
+                raise SqlrlError(f"schema version {value['schema_version']}, this code reads {SCHEMA_VERSION}")
+            out.append(value if kind is dict else from_json(kind, value))
         except json.JSONDecodeError: raise SqlrlError(f"{path}, line {number}: not JSON") from None
-        if number == 1 and isinstance(value, dict) and set(value) == {"schema_version"}:
-            if value["schema_version"] != SCHEMA_VERSION: raise SqlrlError(f"{path}: schema version {value['schema_version']}, this code reads {SCHEMA_VERSION}")
-            continue
-        out.append(value if kind is dict else from_json(kind, value))
+        except SqlrlError as e: raise SqlrlError(f"{path}, line {number}: {e}") from None
     return out
 
 # %% ../nbs/01_records.ipynb #77454d91
