@@ -47,7 +47,7 @@ test-slow: $(MADE)
 	  else echo "no cell is marked slow"; fi
 
 lab: $(MADE)
-	$(BIN)/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) nbs/index.ipynb
+	$(BIN)/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) --LabApp.default_url=/lab/tree/nbs/index.ipynb
 
 notebooks: $(MADE)
 	@$(BIN)/nbdev-test nbs --save --n-workers 2

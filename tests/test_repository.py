@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, repository_files
 
-TEXT = {"", ".py", ".ipynb", ".md", ".toml", ".ini", ".lock", ".cff", ".csv", ".json", ".jsonl", ".svg", ".yml", ".sql", ".txt", ".jinja"}
+BINARY = {".safetensors", ".sqlite", ".png", ".npz", ".gguf"}
 
 
 def read(name): return (ROOT / name).read_text(encoding="utf-8")
@@ -49,9 +49,10 @@ def test_lock_is_complete():
         assert m and "--hash=sha256:" in entry, f"no version or no hash: {entry[:60]}"
         versions.setdefault(m[1], set()).add(m[2])
     project = pyproject()["project"]
-    wanted = [*project["dependencies"], *project["optional-dependencies"]["test"], *pyproject()["build-system"]["requires"]]
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["test"]]
+    wanted += pyproject()["build-system"]["requires"]
     assert all("==" in r for r in wanted), "exact pins only"
-    for name, version in pins(wanted).items(): assert version in versions[name], f"make lock: {name} is {versions[name]}"
+    for name, version in pins(wanted).items(): assert version in versions[name], f"run make lock: {name} differs"
 
 
 def test_only_platforms_of_the_lock():
@@ -65,7 +66,10 @@ PLACES = re.compile("/(?:" + "|".join(["ho" + "me", "Use" + "rs", "ro" + "ot", "
 REGISTRIES = re.compile("|".join(["pypi" + r"\.org", "python" + "hosted", "npm" + r"js\.", "debian" + r"\.org"]))
 
 
-@pytest.mark.parametrize("path", [p for p in repository_files() if p.suffix in TEXT], ids=lambda p: str(p.relative_to(ROOT)))
+TEXTS = [p for p in repository_files() if p.suffix not in BINARY]
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=lambda p: str(p.relative_to(ROOT)))
 def test_no_place_of_one_machine(path):
     text = path.read_text(encoding="utf-8")
     assert str(ROOT) not in text and str(Path.home()) + "/" not in text, "a path of this machine"
@@ -85,7 +89,8 @@ def test_hashes_of_models():
         files = json.loads(manifest.read_text())["files"]
         assert any(name.endswith(".safetensors") for name in files)
         for name, entry in files.items():
-            assert hashlib.sha256((manifest.parent / name).read_bytes()).hexdigest() == entry["sha256"], f"{name} changed"
+            found = hashlib.sha256((manifest.parent / name).read_bytes()).hexdigest()
+            assert found == entry["sha256"], f"{name} changed"
     for weights in (ROOT / "data" / "models").glob("*/*.safetensors"):
         assert (weights.parent / "manifest.json").is_file(), f"{weights.parent.name} has no manifest"
 
