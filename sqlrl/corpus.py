@@ -5,9 +5,9 @@
 # %% auto #0
 __all__ = ['TABLES', 'TEXTS', 'NUMBERS', 'WORDS', 'SEEN', 'UNSEEN', 'COMPARISONS', 'ALL_VALUES', 'Names', 'Table', 'Draft',
            'random_schema', 'schema_sql', 'fill_tables', 'random_question', 'shop_question', 'fill_shop', 'Talk',
-           'Block', 'talk', 'shop_block', 'schema_block', 'corpus_batch']
+           'Block', 'talk', 'corpus_types', 'shop_block', 'schema_block', 'corpus_batch']
 
-# %% ../nbs/48_corpus.ipynb #7a5983c7
+# %% ../nbs/48_corpus.ipynb #525da791
 import sqlite3
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,7 +19,7 @@ from .sandbox import QueryResult
 from sqlrl.shop import (
     CATEGORIES, FIRST_NAMES, LAST_NAMES, PLACES, PRODUCT_ADJECTIVES, PRODUCT_NOUNS, SCHEMA, STATUSES, YEARS,
 )
-from .templates import BLANK, VALUES, Template, purpose_types
+from .templates import VALUES, Template, is_simple, purpose_types
 
 # %% ../nbs/48_corpus.ipynb #2628d3b4
 @dataclass(frozen=True)
@@ -226,7 +226,7 @@ def talk(
         looks.append((look, _observe(connection, look), True))
     return Talk(draft.text, tuple(looks), draft.sql)
 
-# %% ../nbs/48_corpus.ipynb #147c2a93
+# %% ../nbs/48_corpus.ipynb #b39b8475
 @lru_cache(maxsize=1)
 def _corpus_shop() -> sqlite3.Connection:
     "The shop that conversations look around in, the same in every batch."
@@ -236,9 +236,15 @@ def _corpus_shop() -> sqlite3.Connection:
     return shop
 
 
-def shop_block(rng: Random, talks: int) -> Block:
+@lru_cache
+def corpus_types(wide: bool) -> tuple[Template, ...]:
+    "The corpus's types: the simple ones first, later those with joins and subqueries too."
+    return tuple(t for t in purpose_types("corpus") if wide or is_simple(t))
+
+
+def shop_block(rng: Random, talks: int, wide: bool = False) -> Block:
     "`talks` conversations about the shop."
-    types = purpose_types("corpus")
+    types = corpus_types(wide)
     return Block(SCHEMA, tuple(talk(shop_question(rng.choice(types), rng), SCHEMA, _corpus_shop(), rng) for _ in range(talks)))
 
 
@@ -258,6 +264,7 @@ def corpus_batch(
     shop_talks: int = 24,  # conversations about the shop
     schemas: int = 3,  # random schemas
     schema_talks: int = 8,  # conversations a random schema
+    wide: bool = False,  # types with joins and subqueries too
 ) -> tuple[Block, ...]:
     "One batch: a block about the shop and `schemas` blocks about random schemas."
-    return (shop_block(rng, shop_talks), *(schema_block(rng, schema_talks) for _ in range(schemas)))
+    return (shop_block(rng, shop_talks, wide), *(schema_block(rng, schema_talks) for _ in range(schemas)))

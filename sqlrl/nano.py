@@ -5,12 +5,13 @@
 # %% auto #0
 __all__ = ['SPECIAL_TOKENS', 'SQL_PIECES', 'PLAIN_WORDS', 'SMOKE', 'tokenizer_pieces', 'build_tokenizer', 'talk_row',
            'common_prefix', 'talk_block', 'NanoSettings', 'rate_at', 'nano_optimizer', 'nano_model', 'nano_update',
-           'train_nano']
+           'tokenizer_files', 'train_nano', 'SchemaExam', 'schema_exam', 'schema_score', 'make_nano']
 
-# %% ../nbs/49_nano.ipynb #a99c1133
+# %% ../nbs/49_nano.ipynb #f9415ecf
 import json
 import math
 import re
+import sqlite3
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -18,22 +19,29 @@ from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 
+import numpy as np
 from tokenizers import AddedToken, Tokenizer, decoders
 from tokenizers import models as tokenizer_models
 from transformers import PreTrainedTokenizerFast
 
-from .checkpoint import latest_checkpoint, save_checkpoint
-from .config import SqlrlError, settings
-from .corpus import SEEN, Talk, corpus_batch
+from .bootstrap import Interval, cluster_bootstrap
+from .config import Scale, SqlrlError, settings
+from sqlrl.corpus import (
+    SEEN, UNSEEN, Names, Talk, corpus_batch, fill_tables, random_question, random_schema, schema_sql,
+)
 from .corpus import Block as TalkBlock
 from .logprobs import Block, Row, summed_gradients, summed_nll, trained_count
 from sqlrl.models import (
-    llama_config, mx, new_llama, nn, optim, parameter_count, save_model, tree_flatten, tree_map, tree_unflatten,
+    Bundle, llama_config, load_model, mx, new_llama, nn, optim, parameter_count, save_model, tree_flatten, tree_map, tree_unflatten,
 )
 from .protocol import NANO_CHAT_TEMPLATE, PLAIN_INSTRUCTION, protocol_for
-from .records import ToolCall, content_hash, seed_for
+from .records import Database, Outcome, Question, ToolCall, content_hash, file_hash, seed_for, write_text
+from .rollout import rollout
+from .runs import git_state, machine, newest_checkpoint, packages, save_checkpoint
+from .sandbox import Sandbox
 from .shop import FIRST_NAMES, LAST_NAMES, PRODUCT_ADJECTIVES, PRODUCT_NOUNS, SCHEMA, STATUSES
 from .templates import BLANK, VALUES, purpose_types
+from .verifier import Verifier
 
 # %% ../nbs/49_nano.ipynb #5bb23900
 SPECIAL_TOKENS = ("<|end|>", "<|system|>", "<|user|>", "<|assistant|>", "<|tool|>")
@@ -108,7 +116,7 @@ def talk_block(
     n = common_prefix([r.token_ids for r in rows])
     return Block(rows[0].token_ids[:n], tuple(Row(r.token_ids[n:], r.trained[n:]) for r in rows))
 
-# %% ../nbs/49_nano.ipynb #2fc8a5d5
+# %% ../nbs/49_nano.ipynb #c68f5cdb
 @dataclass(frozen=True)
 class NanoSettings:
     "Everything the base model depends on besides code and the lists of words."
@@ -116,7 +124,8 @@ class NanoSettings:
     width: int = 256
     heads: int = 4
     mlp_width: int = 480
-    steps: int = 1500
+    steps: int = 1500  # on simple types
+    wide_steps: int = 400  # on all types of the corpus, joins and subqueries too
     shop_talks: int = 24  # conversations about the shop a step
     schemas: int = 3  # random schemas a step
     schema_talks: int = 8  # conversations a random schema
@@ -127,7 +136,7 @@ class NanoSettings:
     seed: int = 4
 
 
-SMOKE = NanoSettings(layers=2, width=128, heads=2, mlp_width=240, steps=150, shop_talks=16, schemas=1)  # minutes, to see that everything runs
+SMOKE = NanoSettings(layers=2, width=128, heads=2, mlp_width=240, steps=120, wide_steps=30, shop_talks=16, schemas=1)  # minutes, to see that everything runs
 
 
 def rate_at(
@@ -135,9 +144,10 @@ def rate_at(
     peak: float,
     s: NanoSettings,
 ) -> float:
-    "Learning rate: up over `warmup` steps, level, then down to a twentieth over the last half."
+    "Learning rate: up over `warmup` steps, level, then down to a twentieth over the last half; on the wide corpus down again from a half."
     if step < s.warmup: return peak * (step + 1) / s.warmup
-    return peak * min(1.0, max(0.05, 2 * (s.steps - step) / s.steps))
+    left = (s.steps - step) / s.steps if step < s.steps else (s.steps + s.wide_steps - step) / (4 * s.wide_steps)
+    return peak * min(1.0, max(0.05, 2 * left))
 
 
 def nano_optimizer() -> optim.MultiOptimizer:
@@ -151,7 +161,7 @@ def nano_model(s: NanoSettings, vocabulary: int, end: int) -> tuple[nn.Module, d
     config = llama_config(vocabulary, s.layers, s.width, s.heads, s.heads, s.width // s.heads, s.mlp_width, eos_token_id=end)
     return new_llama(config, seed_for(s.seed, "weights")), config
 
-# %% ../nbs/49_nano.ipynb #16a04d81
+# %% ../nbs/49_nano.ipynb #96d9d971
 def nano_update(
     model: nn.Module,
     optimizer: optim.MultiOptimizer,
@@ -171,8 +181,24 @@ def nano_update(
 
 def _save(folder, step, model, optimizer, losses, key):
     "A checkpoint of everything but the data, which is a function of the seed and the step."
-    arrays = {"model": dict(tree_flatten(model.parameters())), "optimizer": dict(tree_flatten(optimizer.state))}
-    return save_checkpoint(folder, step, arrays, {"losses": losses}, key)
+    def write(part):
+        for name, tree in (("model", model.parameters()), ("optimizer", optimizer.state)):
+            mx.save_safetensors(str(part / f"{name}.safetensors"), dict(tree_flatten(tree)))
+    return save_checkpoint(folder, step, write, key, {"losses": losses})
+
+
+def _restore(checkpoint, model, optimizer):
+    "Put weights and optimizer state back; MLX reads a file when its arrays are first used, so they are read at once."
+    model.load_weights(str(checkpoint.path / "model.safetensors"))
+    optimizer.state = tree_unflatten(list(mx.load(str(checkpoint.path / "optimizer.safetensors")).items()))
+    mx.eval(model.parameters(), optimizer.state)
+
+
+def tokenizer_files(tokenizer: PreTrainedTokenizerFast) -> dict[str, str]:
+    "File name → text of what a model folder needs of its tokenizer."
+    with TemporaryDirectory() as part:
+        tokenizer.save_pretrained(part)
+        return {f.name: f.read_text() for f in sorted(Path(part).iterdir()) if f.name.startswith(("tokenizer", "chat_template"))}
 
 
 def train_nano(
@@ -187,19 +213,84 @@ def train_nano(
     optimizer, types = nano_optimizer(), [t.sql for t in purpose_types("corpus")]
     key = content_hash([asdict(s), tokenizer.get_vocab(), types])
     optimizer.init(model.trainable_parameters())
-    start, losses = 0, []
-    if (last := latest_checkpoint(checkpoints, key)) is not None:
-        model.load_weights(list(last.arrays["model"].items()))
-        optimizer.state = tree_unflatten(list(last.arrays["optimizer"].items()))
-        start, losses = last.step, last.state["losses"]
-    for step in range(start, s.steps):
+    start, losses, steps = 0, [], s.steps + s.wide_steps
+    if (last := newest_checkpoint(checkpoints, key)) is not None:
+        _restore(last, model, optimizer)
+        start, losses = last.step, last.meta["losses"]
+    for step in range(start, steps):
         rng = Random(seed_for(s.seed, "corpus", step))
-        batch = [talk_block(b, tokenizer) for b in corpus_batch(rng, s.shop_talks, s.schemas, s.schema_talks)]
+        batch = [talk_block(b, tokenizer) for b in corpus_batch(rng, s.shop_talks, s.schemas, s.schema_talks, step >= s.steps)]
         losses.append(nano_update(model, optimizer, batch, step, s))
-        on_progress(step + 1, s.steps, losses[-1])
-        if (step + 1) % s.checkpoint_every == 0 or step + 1 == s.steps: _save(checkpoints, step + 1, model, optimizer, losses, key)
-    with TemporaryDirectory() as part:
-        tokenizer.save_pretrained(part)
-        files = {f.name: f.read_text() for f in Path(part).iterdir() if f.name.startswith(("tokenizer", "chat_template"))}
-    save_model(model, folder, config, files)
+        on_progress(step + 1, steps, losses[-1])
+        if (step + 1) % s.checkpoint_every == 0 or step + 1 == steps: _save(checkpoints, step + 1, model, optimizer, losses, key)
+    save_model(model, folder, config, tokenizer_files(tokenizer))
     return losses
+
+# %% ../nbs/49_nano.ipynb #9a4cfe14
+@dataclass(frozen=True)
+class SchemaExam:
+    "Questions about one random schema and the databases they are graded on."
+    schema: str
+    questions: tuple[Question, ...]
+    databases: dict[str, tuple[Database, ...]]
+
+
+def schema_exam(
+    folder: Path,  # where the databases go
+    names: Names,
+    seed: int,
+    questions: int = 5,
+) -> SchemaExam:
+    "One random schema, `questions` questions about it whose references run, and three databases."
+    rng = Random(seed_for(seed, "schema exam"))
+    tables, databases = random_schema(rng, names), []
+    for number in range(3):
+        path = Path(folder) / f"schema_{seed}_{number}.sqlite"
+        path.unlink(missing_ok=True)
+        connection = sqlite3.connect(path)
+        connection.executescript(schema_sql(tables))
+        fill_tables(connection, tables, rng, names)
+        connection.commit()
+        connection.close()
+        databases.append(Database(path.stem, str(path), file_hash(path), "random"))
+    drafts = [random_question(tables, rng, names) for _ in range(questions)]
+    made = tuple(Question(f"schema_{seed}/{i}", f"schema_{seed}", d.text, d.sql, f"schema_{seed}", "schemas") for i, d in enumerate(drafts))
+    return SchemaExam(schema_sql(tables), made, {f"schema_{seed}": tuple(databases)})
+
+
+def schema_score(
+    bundle: Bundle,
+    names: Names,
+    scale: Scale,
+    schemas: int = 20,  # random schemas; the interval resamples them
+    attempts: int = 4,  # a question
+    seed: int = 1,
+) -> Interval:
+    "Share of correct attempts on schemas no training step has drawn."
+    correct, clusters = [], []
+    with TemporaryDirectory() as folder, Sandbox() as sandbox:
+        for number in range(schemas):
+            exam = schema_exam(Path(folder), names, seed_for(seed, number) % 10**9)
+            verifier = Verifier(sandbox, exam.databases)
+            episodes = rollout(bundle, exam.questions, attempts, scale, sandbox, verifier, seed, exam.databases, schema_text=exam.schema)
+            correct += [e.grade.outcome == Outcome.correct for e in episodes]
+            clusters += [number] * len(episodes)
+    return cluster_bootstrap(correct, clusters, np.random.default_rng(seed))
+
+# %% ../nbs/49_nano.ipynb #be316a55
+def make_nano(
+    folder: Path,  # where the model goes
+    checkpoints: Path,  # where a killed run goes on from
+    s: NanoSettings = NanoSettings(),
+    on_progress: Callable[[int, int, float], None] = lambda step, steps, loss: None,
+) -> dict:
+    "Train the base model, measure it on unseen schemas and write `report.json` beside it; returns the report."
+    began = time.time()
+    losses = train_nano(folder, checkpoints, s, on_progress)
+    bundle, scale = load_model(str(folder), "plain"), settings().scale("nano")
+    scores = {name: asdict(schema_score(bundle, names, scale)) for name, names in (("names of the corpus", SEEN), ("names never seen", UNSEEN))}
+    report = {"weights": file_hash(Path(folder) / "model.safetensors"), "parameters": parameter_count(bundle.model), "settings": asdict(s),
+        "loss_by_hundred_steps": [round(sum(part) / len(part), 4) for part in (losses[i:i + 100] for i in range(0, len(losses), 100))],
+        "unseen_schemas": scores, "machine": machine(), "packages": packages(), "git": git_state(), "wall_s_of_last_call": round(time.time() - began)}
+    write_text(Path(folder) / "report.json", json.dumps(report, indent=1) + "\n")
+    return report

@@ -4,10 +4,10 @@
 
 # %% auto #0
 __all__ = ['VALUES', 'BLANK', 'CUSTOMER_FILTERS', 'PRODUCT_FILTERS', 'ORDER_FILTERS', 'LINE_FILTERS', 'COLUMN', 'JOINS', 'BEFORE',
-           'CITY', 'COUNTRY', 'CATEGORY', 'STATUS', 'HELD_OUT', 'TRAIN_TYPES', 'Template', 'fill', 'combinations',
-           'choose_values', 'normal_form', 'read_templates', 'Filter', 'from_clause', 'shop_query', 'filter_sets',
-           'customer_types', 'product_types', 'order_types', 'line_types', 'grammar_types', 'held_out_forms',
-           'is_simple', 'purpose_types']
+           'CITY', 'COUNTRY', 'CATEGORY', 'STATUS', 'HELD_OUT', 'TRAIN_TYPES', 'WIDE_TYPES', 'Template', 'fill',
+           'combinations', 'choose_values', 'normal_form', 'read_templates', 'Filter', 'from_clause', 'shop_query',
+           'filter_sets', 'customer_types', 'product_types', 'order_types', 'line_types', 'grammar_types',
+           'held_out_forms', 'is_simple', 'purpose_types']
 
 # %% ../nbs/10_templates.ipynb #feb6bd7b
 import re
@@ -301,9 +301,10 @@ def grammar_types() -> tuple[Template, ...]:
             for make, filters in kinds for chosen in filter_sets(filters) for name, text, sql in make(chosen)]
     return tuple(Template(type_id, "grammar", text, sql) for type_id, text, sql in rows)
 
-# %% ../nbs/10_templates.ipynb #01cd16ee
+# %% ../nbs/10_templates.ipynb #177e6ca3
 HELD_OUT = ("trained", "selection", "check", "test")  # purposes whose types the grammar's must not repeat
 TRAIN_TYPES = 200  # grammar types that are trained on, besides the hand-written ones
+WIDE_TYPES = 100  # further types, with joins and subqueries, that the corpus of the nano base uses besides the simple ones
 
 
 def _example(template: Template) -> str:
@@ -319,7 +320,7 @@ def held_out_forms() -> dict[str, str]:
 
 
 def is_simple(template: Template) -> bool:
-    "One table, no subquery, at most one blank: what the nano base may know before the study."
+    "One table, no subquery, at most one blank: what the nano base learns first."
     tree = sqlglot.parse_one(_example(template), read="sqlite")
     return not tree.find(exp.Join, exp.Subquery, exp.In) and sum(1 for _ in tree.find_all(exp.Select)) == 1 and len(template.blanks) <= 1
 
@@ -328,7 +329,7 @@ def is_simple(template: Template) -> bool:
 def purpose_types(
     purpose: str,  # trained, train, corpus, selection, check, test
 ) -> tuple[Template, ...]:
-    "The types of one purpose. Grammar types that repeat a held-out one are nobody's; the simple rest is the corpus's, a seeded draw of the others is trained on."
+    "The types of one purpose. Grammar types that repeat a held-out one are nobody's; of the rest the corpus has the simple ones and a seeded draw, the training set another draw."
     if purpose not in ("train", "corpus"): return read_templates(purpose)
     taken, simple, others = set(held_out_forms()), [], []
     for template in grammar_types():
@@ -336,5 +337,6 @@ def purpose_types(
         if form in taken: continue
         taken.add(form)
         (simple if is_simple(template) else others).append(template)
-    chosen = simple if purpose == "corpus" else Random(settings().seeds.data).sample(others, TRAIN_TYPES)
+    drawn = Random(settings().seeds.data).sample(others, TRAIN_TYPES + WIDE_TYPES)
+    chosen = drawn[:TRAIN_TYPES] if purpose == "train" else simple + drawn[TRAIN_TYPES:]
     return tuple(Template(t.type_id, purpose, t.text, t.sql) for t in sorted(chosen, key=lambda t: t.type_id))
