@@ -31,11 +31,12 @@ venv: $(MADE)
 reproduce: $(MADE)
 	@$(BIN)/sqlrl reproduce --scale $(SCALE) $(if $(filter-out 0,$(FRESH)),--fresh)
 
-# The notebooks run as copies, so that testing never changes them; CI compares the copies' outputs with the committed ones.
+# The notebooks run as copies, so that testing never changes them; CI compares the copies' outputs with the committed ones,
+# so tables are laid out for the same width everywhere.
 test: $(MADE)
 	@echo "== every library notebook, two at a time"
 	@rm -rf build/nbs && mkdir -p build && cp -R nbs build/nbs
-	@$(BIN)/nbdev-test build/nbs --save --n-workers 2 --timing
+	@COLUMNS=100 $(BIN)/nbdev-test build/nbs --save --n-workers 2 --timing
 	@echo "== contracts of the repository"
 	@$(BIN)/python -m pytest -q tests
 
@@ -50,8 +51,7 @@ lab: $(MADE)
 	$(BIN)/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) --LabApp.default_url=/lab/tree/nbs/index.ipynb
 
 notebooks: $(MADE)
-	@$(BIN)/nbdev-test nbs --save --n-workers 2
-	@$(BIN)/nbdev-clean
+	@$(BIN)/sqlrl site notebooks --update
 
 readme: $(MADE)
 	@$(BIN)/sqlrl site readme
