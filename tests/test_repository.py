@@ -104,6 +104,12 @@ def test_ignored_files_stay_ignored():
         assert path.relative_to(ROOT).parts[0] not in ("runs", "build", ".venv"), f"{path} is committed"
 
 
-@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LOG.md"])
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LOG.md", "data/README.md"])
 def test_links_lead_somewhere(name):
-    for target in re.findall(r"\]\((?![a-z]+:|#)([^)#\s]+)", read(name)): assert (ROOT / target).exists(), target
+    for target in re.findall(r"\]\((?![a-z]+:|#)([^)#\s]+)", read(name)):
+        assert ((ROOT / name).parent / target).exists(), target
+
+
+def test_data_folders_are_explained():
+    for folder in {p.relative_to(ROOT).parts[1] for p in repository_files() if p.is_relative_to(ROOT / "data")}:
+        assert f"`{folder}" in read("data/README.md") or folder == "README.md", f"data/README.md says nothing of {folder}"
