@@ -7,7 +7,7 @@ __all__ = ['SPECIAL_TOKENS', 'SQL_PIECES', 'PLAIN_WORDS', 'SMOKE', 'tokenizer_pi
            'common_prefix', 'talk_block', 'NanoSettings', 'rate_at', 'nano_optimizer', 'nano_model', 'nano_update',
            'tokenizer_files', 'train_nano', 'SchemaExam', 'schema_exam', 'schema_score', 'make_nano']
 
-# %% ../nbs/49_nano.ipynb #f9415ecf
+# %% ../nbs/49_nano.ipynb #47ded3c8
 import json
 import math
 import re
@@ -20,14 +20,15 @@ from random import Random
 from tempfile import TemporaryDirectory
 
 import numpy as np
+import pandas as pd
 from tokenizers import AddedToken, Tokenizer, decoders
 from tokenizers import models as tokenizer_models
 from transformers import PreTrainedTokenizerFast
 
-from .bootstrap import Interval, cluster_bootstrap
+from .bootstrap import Interval, pass_rate
 from .config import Scale, SqlrlError, settings
 from sqlrl.corpus import (
-    SEEN, UNSEEN, Names, Talk, corpus_batch, fill_tables, random_question, random_schema, schema_sql,
+    PHRASES, SEEN, UNSEEN, Names, Talk, corpus_batch, fill_tables, random_question, random_schema, schema_sql,
 )
 from .corpus import Block as TalkBlock
 from .logprobs import Block, Row, summed_gradients, summed_nll, trained_count
@@ -35,7 +36,7 @@ from sqlrl.models import (
     Bundle, llama_config, load_model, mx, new_llama, nn, optim, parameter_count, save_model, tree_flatten, tree_map, tree_unflatten,
 )
 from .protocol import NANO_CHAT_TEMPLATE, PLAIN_INSTRUCTION, protocol_for
-from .records import Database, Outcome, Question, ToolCall, content_hash, file_hash, seed_for, write_text
+from .records import Database, Question, ToolCall, content_hash, file_hash, seed_for, write_text
 from .rollout import rollout
 from .runs import git_state, machine, newest_checkpoint, packages, save_checkpoint
 from .sandbox import Sandbox
@@ -43,7 +44,7 @@ from .shop import FIRST_NAMES, LAST_NAMES, PRODUCT_ADJECTIVES, PRODUCT_NOUNS, SC
 from .templates import BLANK, VALUES, purpose_types
 from .verifier import Verifier
 
-# %% ../nbs/49_nano.ipynb #5bb23900
+# %% ../nbs/49_nano.ipynb #bbf2fa47
 SPECIAL_TOKENS = ("<|end|>", "<|system|>", "<|user|>", "<|assistant|>", "<|tool|>")
 SQL_PIECES = ("run_sql: ", "submit_sql: ", "SELECT ", "SELECT DISTINCT ", " FROM ", " WHERE ", " AND ", " OR ", " JOIN ", " LEFT JOIN ", " ON ", " GROUP BY ",
     " HAVING ", " ORDER BY ", " DESC", " ASC", " LIMIT ", " = ", " = '", " > ", " < ", " >= ", " <= ", " <> ", " LIKE '", "-%'", "'", "COUNT(*)", "COUNT(",
@@ -63,6 +64,7 @@ def tokenizer_pieces() -> tuple[str, ...]:
     """The vocabulary but for control tokens and bytes. Words of the grammar, but of no held-out type; an ordinary word takes the blank before it into its token,
     a name or a value never does, so that it is the same token in a question, in a schema and between quotes."""
     texts = [t.text for purpose in ("corpus", "train", "trained") for t in purpose_types(purpose)] + [PLAIN_INSTRUCTION]
+    texts += [re.sub(r"\W", " ", other) for _, others in PHRASES for other in others]
     words = {w for text in texts for w in re.findall(r"[A-Za-z]+", BLANK.sub(" ", text))} | set(PLAIN_WORDS)
     names = {*re.findall(r"[a-z_]+", SCHEMA), *SEEN.words, *STATUSES, *FIRST_NAMES, *LAST_NAMES, *PRODUCT_ADJECTIVES, *PRODUCT_NOUNS}
     names |= {str(v) for halves in VALUES.values() for half in halves.values() for v in half}
@@ -116,7 +118,7 @@ def talk_block(
     n = common_prefix([r.token_ids for r in rows])
     return Block(rows[0].token_ids[:n], tuple(Row(r.token_ids[n:], r.trained[n:]) for r in rows))
 
-# %% ../nbs/49_nano.ipynb #c68f5cdb
+# %% ../nbs/49_nano.ipynb #4b987ea7
 @dataclass(frozen=True)
 class NanoSettings:
     "Everything the base model depends on besides code and the lists of words."
@@ -124,8 +126,7 @@ class NanoSettings:
     width: int = 256
     heads: int = 4
     mlp_width: int = 480
-    steps: int = 1500  # on simple types
-    wide_steps: int = 400  # on all types of the corpus, joins and subqueries too
+    steps: int = 220
     shop_talks: int = 24  # conversations about the shop a step
     schemas: int = 3  # random schemas a step
     schema_talks: int = 8  # conversations a random schema
@@ -136,7 +137,7 @@ class NanoSettings:
     seed: int = 4
 
 
-SMOKE = NanoSettings(layers=2, width=128, heads=2, mlp_width=240, steps=120, wide_steps=30, shop_talks=16, schemas=1)  # minutes, to see that everything runs
+SMOKE = NanoSettings(layers=2, width=128, heads=2, mlp_width=240, steps=150, shop_talks=16, schemas=1)  # minutes, to see that everything runs
 
 
 def rate_at(
@@ -144,10 +145,8 @@ def rate_at(
     peak: float,
     s: NanoSettings,
 ) -> float:
-    "Learning rate: up over `warmup` steps, level, then down to a twentieth over the last half; on the wide corpus down again from a half."
-    if step < s.warmup: return peak * (step + 1) / s.warmup
-    left = (s.steps - step) / s.steps if step < s.steps else (s.steps + s.wide_steps - step) / (4 * s.wide_steps)
-    return peak * min(1.0, max(0.05, 2 * left))
+    "Learning rate: up over `warmup` steps, then level: the base is stopped while it still learns, so that the study has something to do."
+    return peak * min(1.0, (step + 1) / s.warmup)
 
 
 def nano_optimizer() -> optim.MultiOptimizer:
@@ -161,7 +160,7 @@ def nano_model(s: NanoSettings, vocabulary: int, end: int) -> tuple[nn.Module, d
     config = llama_config(vocabulary, s.layers, s.width, s.heads, s.heads, s.width // s.heads, s.mlp_width, eos_token_id=end)
     return new_llama(config, seed_for(s.seed, "weights")), config
 
-# %% ../nbs/49_nano.ipynb #96d9d971
+# %% ../nbs/49_nano.ipynb #574a14dd
 def nano_update(
     model: nn.Module,
     optimizer: optim.MultiOptimizer,
@@ -213,20 +212,20 @@ def train_nano(
     optimizer, types = nano_optimizer(), [t.sql for t in purpose_types("corpus")]
     key = content_hash([asdict(s), tokenizer.get_vocab(), types])
     optimizer.init(model.trainable_parameters())
-    start, losses, steps = 0, [], s.steps + s.wide_steps
+    start, losses = 0, []
     if (last := newest_checkpoint(checkpoints, key)) is not None:
         _restore(last, model, optimizer)
         start, losses = last.step, last.meta["losses"]
-    for step in range(start, steps):
+    for step in range(start, s.steps):
         rng = Random(seed_for(s.seed, "corpus", step))
-        batch = [talk_block(b, tokenizer) for b in corpus_batch(rng, s.shop_talks, s.schemas, s.schema_talks, step >= s.steps)]
+        batch = [talk_block(b, tokenizer) for b in corpus_batch(rng, s.shop_talks, s.schemas, s.schema_talks)]
         losses.append(nano_update(model, optimizer, batch, step, s))
-        on_progress(step + 1, steps, losses[-1])
-        if (step + 1) % s.checkpoint_every == 0 or step + 1 == steps: _save(checkpoints, step + 1, model, optimizer, losses, key)
+        on_progress(step + 1, s.steps, losses[-1])
+        if (step + 1) % s.checkpoint_every == 0 or step + 1 == s.steps: _save(checkpoints, step + 1, model, optimizer, losses, key)
     save_model(model, folder, config, tokenizer_files(tokenizer))
     return losses
 
-# %% ../nbs/49_nano.ipynb #9a4cfe14
+# %% ../nbs/49_nano.ipynb #76afdcca
 @dataclass(frozen=True)
 class SchemaExam:
     "Questions about one random schema and the databases they are graded on."
@@ -267,15 +266,15 @@ def schema_score(
     seed: int = 1,
 ) -> Interval:
     "Share of correct attempts on schemas no training step has drawn."
-    correct, clusters = [], []
+    rows = []
     with TemporaryDirectory() as folder, Sandbox() as sandbox:
         for number in range(schemas):
             exam = schema_exam(Path(folder), names, seed_for(seed, number) % 10**9)
             verifier = Verifier(sandbox, exam.databases)
             episodes = rollout(bundle, exam.questions, attempts, scale, sandbox, verifier, seed, exam.databases, schema_text=exam.schema)
-            correct += [e.grade.outcome == Outcome.correct for e in episodes]
-            clusters += [number] * len(episodes)
-    return cluster_bootstrap(correct, clusters, np.random.default_rng(seed))
+            rows += [(f"{e.question.id}/{number}", number, e.attempt, e.grade.outcome.value) for e in episodes]
+    frame = pd.DataFrame(rows, columns=["question_id", "schema", "attempt", "outcome"])
+    return pass_rate(frame, np.random.default_rng(seed), cluster="schema")
 
 # %% ../nbs/49_nano.ipynb #be316a55
 def make_nano(

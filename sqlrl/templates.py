@@ -301,7 +301,7 @@ def grammar_types() -> tuple[Template, ...]:
             for make, filters in kinds for chosen in filter_sets(filters) for name, text, sql in make(chosen)]
     return tuple(Template(type_id, "grammar", text, sql) for type_id, text, sql in rows)
 
-# %% ../nbs/10_templates.ipynb #177e6ca3
+# %% ../nbs/10_templates.ipynb #9cf4493f
 HELD_OUT = ("trained", "selection", "check", "test")  # purposes whose types the grammar's must not repeat
 TRAIN_TYPES = 200  # grammar types that are trained on, besides the hand-written ones
 WIDE_TYPES = 100  # further types, with joins and subqueries, that the corpus of the nano base uses besides the simple ones
@@ -320,7 +320,7 @@ def held_out_forms() -> dict[str, str]:
 
 
 def is_simple(template: Template) -> bool:
-    "One table, no subquery, at most one blank: what the nano base learns first."
+    "One table, no subquery, at most one blank: what the nano base should know best."
     tree = sqlglot.parse_one(_example(template), read="sqlite")
     return not tree.find(exp.Join, exp.Subquery, exp.In) and sum(1 for _ in tree.find_all(exp.Select)) == 1 and len(template.blanks) <= 1
 
