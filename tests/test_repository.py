@@ -112,4 +112,4 @@ def test_links_lead_somewhere(name):
 
 def test_data_folders_are_explained():
     for folder in {p.relative_to(ROOT).parts[1] for p in repository_files() if p.is_relative_to(ROOT / "data")}:
-        assert f"`{folder}" in read("data/README.md") or folder == "README.md", f"data/README.md says nothing of {folder}"
+        assert folder == "README.md" or f"`{folder}" in read("data/README.md"), f"data/README.md lacks {folder}"
