@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['SqlrlError', 'project_root', 'Identity', 'Paths', 'Seeds', 'LoraSettings', 'SamplingSettings', 'TeacherSettings',
            'SftSettings', 'GrpoSettings', 'EvaluateSettings', 'TrainSettings', 'BudgetSettings', 'Scale', 'Settings',
-           'read_settings', 'settings', 'environment']
+           'read_settings', 'settings', 'environment', 'quiet_transformers']
 
 # %% ../nbs/00_config.ipynb #8d84affb
 import configparser
@@ -223,3 +223,8 @@ def environment(
     "An environment variable: the only place that reads the environment."
     if not name.startswith("SQLRL_"): raise SqlrlError(f"environment variable {name!r}: ours begin with SQLRL_")
     return os.environ.get(name, default)
+
+# %% ../nbs/00_config.ipynb #11de1d20
+def quiet_transformers() -> None:
+    "Keep transformers from saying that PyTorch is missing; a user's own setting stays."
+    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")

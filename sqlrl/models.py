@@ -8,7 +8,7 @@ __all__ = ['BLAS', 'PLAIN_FAMILIES', 'SEVEN_MAPS', 'BlasState', 'load_blas', 'bl
            'save_model', 'lora_layers', 'Bundle', 'load_model', 'add_lora', 'reset_lora', 'adapter_weights',
            'save_adapter', 'load_adapter', 'remove_lora', 'weights_hash']
 
-# %% ../nbs/20_models.ipynb #8e0a712d
+# %% ../nbs/20_models.ipynb #a97c400f
 import ctypes
 import json
 import os
@@ -26,7 +26,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from .config import LoraSettings, SqlrlError, environment, settings
+from .config import LoraSettings, SqlrlError, environment, quiet_transformers, settings
 from .records import atomic_path, content_hash, file_hash
 
 # %% ../nbs/20_models.ipynb #86fc83e2
@@ -116,8 +116,9 @@ def load_blas() -> BlasState:
         return BlasState("reference", str(error))
     return BlasState("fast", f"OpenBLAS {version}", str(path))
 
-# %% ../nbs/20_models.ipynb #d9b56139
+# %% ../nbs/20_models.ipynb #aad835db
 warnings.filterwarnings("ignore", message="IProgress not found")
+quiet_transformers()
 BLAS = load_blas()
 
 # %% ../nbs/20_models.ipynb #c9efa732

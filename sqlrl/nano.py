@@ -7,7 +7,7 @@ __all__ = ['SPECIAL_TOKENS', 'SQL_PIECES', 'PLAIN_WORDS', 'SMOKE', 'tokenizer_pi
            'common_prefix', 'talk_block', 'NanoSettings', 'rate_at', 'nano_optimizer', 'nano_model', 'nano_update',
            'tokenizer_files', 'train_nano', 'SchemaExam', 'schema_exam', 'schema_score', 'make_nano']
 
-# %% ../nbs/49_nano.ipynb #47ded3c8
+# %% ../nbs/49_nano.ipynb #5480fc08
 import json
 import math
 import re
@@ -23,7 +23,6 @@ import numpy as np
 import pandas as pd
 from tokenizers import AddedToken, Tokenizer, decoders
 from tokenizers import models as tokenizer_models
-from transformers import PreTrainedTokenizerFast
 
 from .bootstrap import Interval, pass_rate
 from .config import Scale, SqlrlError, settings
@@ -43,6 +42,8 @@ from .sandbox import Sandbox
 from .shop import FIRST_NAMES, LAST_NAMES, PRODUCT_ADJECTIVES, PRODUCT_NOUNS, SCHEMA, STATUSES
 from .templates import BLANK, VALUES, purpose_types
 from .verifier import Verifier
+
+from transformers import PreTrainedTokenizerFast  # after sqlrl.models, which keeps it quiet
 
 # %% ../nbs/49_nano.ipynb #bbf2fa47
 SPECIAL_TOKENS = ("<|end|>", "<|system|>", "<|user|>", "<|assistant|>", "<|tool|>")

@@ -160,7 +160,7 @@ class Study:
         correct, attempts = int(rows.correct.sum()), int(rows.attempts.sum())
         Ledger(self.run.ledger_path).close(ticket, content_hash(rows.to_dict("records")), correct, attempts)
 
-# %% ../nbs/47_pipeline.ipynb #4312b894
+# %% ../nbs/47_pipeline.ipynb #46102f73
 @dataclass(frozen=True)
 class StageEnd:
     "How a stage ended."
@@ -181,7 +181,8 @@ def solutions_path(study: Study, stage: str) -> Path: return study.run.path / "s
 def distilled(study: Study, key: str) -> StageEnd:
     "Teach a fresh adapter the teacher's verified solutions."
     scale, lora = study.scale, study.scale.lora
-    questions, protocol = training_questions(scale.teacher.value_choices, scale.train.types), protocol_for(scale.protocol)
+    protocol = protocol_for(scale.protocol)
+    questions = training_questions(scale.teacher.value_choices, scale.train.types)
     written = teacher_episodes(questions, study.databases, study.sandbox, study.verifier, protocol,
         study.bundle.tokenizer, shop_config(scale.sampling))
     dropped = "".join(f", {count} dropped: {why}" for why, count in written.dropped.items())
@@ -270,7 +271,7 @@ def final(study: Study, key: str) -> StageEnd:
         if stage == chosen: study.enter(scored[known_as], "final")
     return StageEnd(0, f"kept {chosen}")
 
-# %% ../nbs/47_pipeline.ipynb #96599f95
+# %% ../nbs/47_pipeline.ipynb #9fa6f820
 _SCORING = ("bootstrap", "compare", "config", "episode", "evaluate", "ledger", "models", "pipeline", "policy",
     "protocol", "records", "rollout", "sandbox", "shop", "slots", "splits", "tables", "templates", "verifier")
 _LEARNING = _SCORING + ("checkpoint", "logprobs", "sft")
@@ -340,6 +341,12 @@ def stage_clock(
     finally: write_text(path, json.dumps(begun | {"wall_s": so_far()}))
 
 
+def _has_rows(run, stage):
+    "Whether the tables, which all stages share, still hold the stage's rows."
+    exists = table_path(run.path, "splits").exists()
+    return exists and bool((read_table(run.path, "splits").stage == stage.name).any())
+
+
 def enter_stage(study: Study, stage: Stage, end: StageEnd, wall_s: float) -> None:
     "A stage's row of table `stages`; one that is done again for a lost file stays chosen."
     exists = table_path(study.run.path, "stages").exists()
@@ -351,7 +358,7 @@ def enter_stage(study: Study, stage: Stage, end: StageEnd, wall_s: float) -> Non
 def run_stage(study: Study, stage: Stage, number: int) -> None:
     "Do one stage, unless it is up to date."
     run, key = study.run, study.run.key(stage.modules, after=stage.after)
-    if run.up_to_date(stage.name, key): return
+    if run.up_to_date(stage.name, key) and _has_rows(run, stage): return
     study.say(f"stage {number} of {len(STAGES_IN_ORDER)}, {stage.name}: {stage.headline}")
     with stage_clock(run, stage, key) as so_far:
         end = stage.work(study, key.hash)
@@ -372,7 +379,7 @@ def run_pipeline(
     known, found = settings(), settings().scale(scale)
     seed = known.seeds.train if seed is None else seed
     path, command = Path(run_dir or new_run_path(scale, seed, fresh)), f"sqlrl pipeline --scale {scale} --seed {seed}"
-    if fresh and (path / "run.json").exists(): raise SqlrlError(f"{path} holds a run: name another folder or go on with it")
+    if fresh and (path / "run.json").exists(): raise SqlrlError(f"{path} holds a run: name another, or go on with it")
     bundle, databases = load_model(found.model, found.protocol), shop_databases()
     files = [known.paths.data / name for name in ("shop/hashes.json", "splits", "templates")]
     data = data_hashes(bundle.folder, *files)

@@ -8,7 +8,7 @@ __all__ = ['RUN_SQL', 'SUBMIT_SQL', 'SHOP_TOOLS', 'PROTOCOL_ERRORS', 'NANO_CHAT_
            'turn_marks', 'ChatProtocol', 'PlainProtocol', 'MiniCpm5Protocol', 'MaskedTokens', 'masked_tokens',
            'protocol_for']
 
-# %% ../nbs/21_protocol.ipynb #37b10490
+# %% ../nbs/21_protocol.ipynb #40625713
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from xml.sax.saxutils import unescape
 
 import jinja2
 
-from .config import SqlrlError
+from .config import SqlrlError, quiet_transformers
 from .records import ToolCall, Turn
 
 # %% ../nbs/21_protocol.ipynb #d244e238
@@ -66,13 +66,14 @@ def _check_call(tool: str, arguments: dict[str, str], tools: Sequence[Tool]) -> 
         return ProtocolError(f"{tool} has no argument {extra[0]!r}; it takes {', '.join(wanted)}", "unknown_argument")
     return ToolCall(tool, arguments)
 
-# %% ../nbs/21_protocol.ipynb #a9b177f8
+# %% ../nbs/21_protocol.ipynb #955e5e17
 def toy_tokenizer(
     template: str,  # chat template
     control_tokens: Sequence[str],  # tokens the template writes; the last one ends a turn
 ):
     "A byte-level transformers tokenizer of about 400 tokens: to try templates without a model."
     # imported here: transformers takes half a second that only tests and lessons need
+    quiet_transformers()
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
     backend = Tokenizer(models.BPE())
