@@ -31,21 +31,16 @@ venv: $(MADE)
 reproduce: $(MADE)
 	@$(BIN)/sqlrl reproduce --scale $(SCALE) $(if $(filter-out 0,$(FRESH)),--fresh)
 
-# The notebooks run as copies, so that testing never changes them; CI compares the copies' outputs with the committed ones,
-# so tables are laid out for the same width everywhere.
+# The notebooks run as copies, so that testing never changes them; CI compares the copies' outputs with the committed ones.
 test: $(MADE)
 	@echo "== every library notebook, two at a time"
-	@rm -rf build/nbs && mkdir -p build && cp -R nbs build/nbs
-	@COLUMNS=100 $(BIN)/nbdev-test build/nbs --save --n-workers 2 --timing
+	@$(BIN)/sqlrl site test
 	@echo "== contracts of the repository"
 	@$(BIN)/python -m pytest -q tests
 
 test-slow: $(MADE)
 	@echo "== notebooks with slow cells"
-	@rm -rf build/slow && mkdir -p build/slow
-	@for f in `grep -l '"#| slow' nbs/*.ipynb nbs/lessons/*.ipynb 2>/dev/null`; do cp $$f build/slow/; done
-	@if [ -n "`ls build/slow`" ]; then $(BIN)/nbdev-test build/slow --flags slow --n-workers 2 --timing --cell-timeout 1200; \
-	  else echo "no cell is marked slow"; fi
+	@$(BIN)/sqlrl site test --slow
 
 lab: $(MADE)
 	$(BIN)/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) --LabApp.default_url=/lab/tree/nbs/index.ipynb

@@ -7,7 +7,7 @@ __all__ = ['INTERRUPTED', 'app', 'SCALE', 'SEED', 'FRESH', 'MODEL', 'ADAPTER', '
            'Suggestion', 'memory_gb', 'suggest_scale', 'doctor', 'results_folder', 'short', 'sql_file',
            'database_files', 'grade', 'pipeline', 'figures_key', 'live_figures', 'reproduce', 'Chosen', 'chosen_model',
            'measure_model', 'evaluate', 'database_schema', 'show_trace', 'ask', 'fail', 'figures', 'record', 'nano',
-           'readme', 'notebooks', 'leaf_commands', 'example', 'examples_markdown']
+           'readme', 'test', 'notebooks', 'leaf_commands', 'example', 'examples_markdown']
 
 # %% ../nbs/55_cli.ipynb #c26f9de8
 import dataclasses
@@ -416,7 +416,7 @@ def nano(
         report = make_nano(out, folder / "checkpoints", chosen, show)
     typer.echo(f"{report['parameters']:,} weights in {short(out)}")
 
-# %% ../nbs/55_cli.ipynb #6eda8d28
+# %% ../nbs/55_cli.ipynb #b20e426d
 site = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Keep README.md and the notebooks' outputs true.")
 app.add_typer(site, name="site")
 
@@ -433,6 +433,20 @@ def readme(
 
     if not check: typer.echo(f"wrote {write_readme().relative_to(project_root())}")
     elif not readme_is_current(): raise SqlrlError("README.md is not what nbs/index.ipynb renders to: run make readme")
+
+
+@site.command()
+def test(
+    slow: Annotated[bool, typer.Option("--slow", help="Only notebooks with slow cells, and those cells too.")] = False,
+):
+    """Run a copy of every library and lesson notebook, each in a process of its own, two at a time.
+
+    Example: sqlrl site test --slow
+    """
+    from sqlrl.site import fresh_copy, run_slow
+
+    if not slow: fresh_copy(settings().paths.notebooks, 2, typer.echo)
+    elif not run_slow(typer.echo): typer.echo("no cell is marked slow")
 
 
 @site.command()
