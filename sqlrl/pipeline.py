@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['STAGES_IN_ORDER', 'some_questions', 'progress_bar', 'Study', 'StageEnd', 'base', 'solutions_path', 'distilled',
-           'redistilled', 'score_step', 'enter_groups', 'grpo', 'final', 'Stage', 'stage_clock', 'enter_stage',
-           'run_stage', 'run_pipeline']
+           'redistilled', 'step_points', 'score_step', 'enter_groups', 'grpo', 'final', 'Stage', 'stage_clock',
+           'enter_stage', 'run_stage', 'run_pipeline']
 
 # %% ../nbs/47_pipeline.ipynb #701c6855
 import json
@@ -212,14 +212,19 @@ def _distil(study, stage, key):
     study.curve(study.measure(stage, _OPEN), stage)
     return StageEnd(trained.updates, "epochs")
 
-# %% ../nbs/47_pipeline.ipynb #f5c14615
-def score_step(study: Study, step: int) -> float:
-    "Share of correct attempts on the selection set after a GRPO step; the point is entered in the curve."
+# %% ../nbs/47_pipeline.ipynb #1e33b9c1
+def step_points(study: Study, step: int) -> pd.DataFrame:
+    "The points of the curve after a GRPO step, entered; sampled now or read if they were sampled before."
     seed, name = seed_for(settings().seeds.evaluate, "grpo", step), f"grpo_{step:06d}"
     count = study.scale.grpo.selection_attempts
     frames = [study.sample(name, split, count, seed) for split in ("trained", "selection")]
     study.curve(pd.concat(frames), "grpo", step)
-    points = read_table(study.run.path, "curve").query("stage == 'grpo' and step == @step")
+    return read_table(study.run.path, "curve").query("stage == 'grpo' and step == @step")
+
+
+def score_step(study: Study, step: int) -> float:
+    "Share of correct attempts on the selection set after a GRPO step."
+    points = step_points(study, step)
     for _, row in points.iterrows(): study.say(f"  step {step:<7}{row.split:10} {row_text(row)}")
     return points.set_index("split").rate["selection"]
 
@@ -247,6 +252,7 @@ def grpo(study: Study, key: str) -> StageEnd:
             seed_for(study.seed, "grpo"), attempt, lambda step: score_step(study, step), study.rate("distilled"),
             run.checkpoints("grpo"), folder, key, report, study.say)
     for record in read_steps(folder): enter_groups(study, record)
+    for step, _ in trained.scores: step_points(study, step)
     study.say(f"  ended by {trained.ended_by} after {trained.steps} steps, the best was step {trained.best_step}")
     save_adapter(study.bundle.model, study.adapter("grpo"), scale.lora)
     attempts = study.measure("grpo", _OPEN)
