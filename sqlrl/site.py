@@ -105,11 +105,12 @@ def run_slow(say: Callable[[str], None] = lambda line: None) -> int:
     execute(target, 2, "slow", say)
     return len(chosen)
 
-# %% ../nbs/54_site.ipynb #4aba1b6c
+# %% ../nbs/54_site.ipynb #5c944ddb
 SCRUBBED = (
     (re.compile(r"(?<![\w./:])(?:/[\w.@+~-]+){2,}/?"), "PATH"),
     (re.compile(r"0x[0-9a-f]{6,}"), "ADDRESS"),
     (re.compile(r"\bpid \d+"), "pid PID"),
+    (re.compile(r"""(?:(?<=_s=)|(?<=_s['"]: ))\d[\d.]*(?:e[+-]?\d+)?"""), "TIME"),
     (re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?"), "TIME"),
     (re.compile(r"\b\d+:\d\d(?::\d\d)?\b"), "TIME"),
     (re.compile(r"\b[\d.,]+(?:e[+-]?\d+)? ?[\w-]+/s\b"), "RATE"),
