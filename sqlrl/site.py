@@ -33,7 +33,7 @@ from .records import seed_for, write_text
 from .runs import read_run
 from .tables import SPLITS, STAGES, read_table, results_markdown
 
-# %% ../nbs/54_site.ipynb #f038440d
+# %% ../nbs/54_site.ipynb #4181d871
 WIDTH = 100  # columns for printed tables, whatever the terminal
 
 
@@ -97,7 +97,7 @@ def fresh_copy(
 
 def run_slow(say: Callable[[str], None] = lambda line: None) -> int:
     "Run copies of the notebooks that have cells marked slow, those cells included; how many there were."
-    chosen = [p for p in library_notebooks() if '"#| slow' in p.read_text(encoding="utf-8")]
+    chosen = [p for p in library_notebooks() if re.search(r'^ *"#\| slow', p.read_text(encoding="utf-8"), re.M)]
     target = project_root() / "build" / "slow"
     if target.is_dir(): shutil.rmtree(target)
     target.mkdir(parents=True)
