@@ -277,7 +277,7 @@ def final(study: Study, key: str) -> StageEnd:
         if stage == chosen: study.enter(scored[known_as], "final")
     return StageEnd(0, f"kept {chosen}")
 
-# %% ../nbs/47_pipeline.ipynb #9fa6f820
+# %% ../nbs/47_pipeline.ipynb #0f137f4b
 _SCORING = ("bootstrap", "compare", "config", "episode", "evaluate", "ledger", "models", "pipeline", "policy",
     "protocol", "records", "rollout", "sandbox", "shop", "slots", "splits", "tables", "templates", "verifier")
 _LEARNING = _SCORING + ("checkpoint", "logprobs", "sft")
@@ -390,7 +390,10 @@ def run_pipeline(
     files = [known.paths.data / name for name in ("shop/hashes.json", "splits", "templates")]
     data = data_hashes(bundle.folder, *files)
     seeds = {"train": seed, "evaluate": known.seeds.evaluate, "bootstrap": known.seeds.bootstrap}
-    with open_run(path, found, seeds, data, command, say) as run, Sandbox(workers=2) as sandbox:
-        study = Study(run, found, seed, bundle, sandbox, Verifier(sandbox, databases), databases, say)
+    def tell(line):
+        with tqdm.external_write_mode(): say(line)  # bars step aside for the line
+
+    with open_run(path, found, seeds, data, command, tell) as run, Sandbox(workers=2) as sandbox:
+        study = Study(run, found, seed, bundle, sandbox, Verifier(sandbox, databases), databases, tell)
         for number, stage in enumerate(STAGES_IN_ORDER, 1): run_stage(study, stage, number)
     return path

@@ -392,7 +392,7 @@ def with_labels(types: pd.DataFrame) -> pd.DataFrame:
     types = types[types.split != "trained"]
     return types.assign(label=types.type_id.map(known).fillna(types.type_id.str.replace("_", " ").str.capitalize()))
 
-# %% ../nbs/50_plots.ipynb #6b88663f
+# %% ../nbs/50_plots.ipynb #ffe2a37b
 def pipeline_points(
     curve: pd.DataFrame,  # table `curve`
     stages: pd.DataFrame,  # table `stages`
@@ -441,7 +441,7 @@ def fig_pipeline(
     mine = table[table.source != "published"]
     steps = int(mine.step.max()) if len(mine) else 0
     kept = set(mine.stage[mine.kept == 1]) if "kept" in mine else set()
-    names = {0: "base", 1: "distilled", 3: f"GRPO,\nstep {steps}", 4: "distilled\nagain", 5.4: "published\nfinal"}
+    names = {0: "base", 1: "distilled", 3: f"GRPO,\n{steps} steps", 4: "distilled\nagain", 5.4: "published\nfinal"}
     for stage, x in (("grpo", 3), ("redistilled", 4)): names[x] += "\n(kept)" if stage in kept else ""
     for panel, split in zip(axes, ("selection", "check", "trained")):
         panel.axvspan(1, 3, color="#F2F2F2", zorder=0)
