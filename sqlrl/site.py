@@ -5,8 +5,9 @@
 # %% auto #0
 __all__ = ['WIDTH', 'SCRUBBED', 'LONG_NUMBER', 'DECADES', 'LINK', 'ORIGIN', 'library_notebooks', 'run_notebook', 'execute',
            'fresh_copy', 'run_slow', 'scrub', 'output_text', 'OutputDifference', 'output_differences', 'stale_outputs',
-           'paired_change', 'change_words', 'changes_markdown', 'study_markdown', 'title_and_promise', 'notebook_map',
-           'figures_markdown', 'relocated', 'readme_text', 'readme_is_current', 'write_readme', 'update_outputs']
+           'paired_change', 'verdict', 'change_text', 'step_line', 'changes_markdown', 'study_markdown',
+           'title_and_promise', 'notebook_map', 'figures_markdown', 'relocated', 'readme_text', 'readme_is_current',
+           'write_readme', 'update_outputs']
 
 # %% ../nbs/54_site.ipynb #15ca6510
 import difflib
@@ -173,7 +174,7 @@ def stale_outputs(
     fresh = fresh or fresh_copy(folder, workers=2)
     return [d for p in library_notebooks(folder) for d in output_differences(p, fresh / p.relative_to(folder))]
 
-# %% ../nbs/54_site.ipynb #ea29fecf
+# %% ../nbs/54_site.ipynb #98ed090f
 def paired_change(
     questions: pd.DataFrame,  # table `questions`
     before: str,  # a stage
@@ -191,23 +192,33 @@ def paired_change(
         return cluster_bootstrap(rates[after] - rates[before], rates.index, rng)
 
 
-def change_words(change: Interval) -> str:
-    "Whether a change is better, worse or not measurable, with its size in percentage points."
-    if change.method == "undefined": return f"the same change of {100 * change.point:+.1f} points on every question"
-    verdict = "better" if change.low > 0 else "worse" if change.high < 0 else "no measurable change"
-    return f"{verdict} ({100 * change.point:+.1f} points [{100 * change.low:.1f}, {100 * change.high:.1f}])"
+def verdict(change: Interval) -> str:
+    "Better, worse or not measurable."
+    if change.method == "undefined": return "unchanged" if change.point == 0 else "the same change on every question"
+    return "better" if change.low > 0 else "worse" if change.high < 0 else "no measurable change"
 
-# %% ../nbs/54_site.ipynb #6e923b5b
+
+def change_text(change: Interval) -> str:
+    "The size of a change in percentage points with its interval."
+    if change.method == "undefined": return f"{100 * change.point:+.1f}"
+    return f"{100 * change.point:+.1f} [{100 * change.low:.1f}, {100 * change.high:.1f}]"
+
+# %% ../nbs/54_site.ipynb #9eeef38c
+def step_line(questions: pd.DataFrame, before: str, after: str) -> str:
+    "What changed from one stage to another, splits grouped by verdict; empty if they share no split."
+    found = {split: paired_change(questions, before, after, split) for split in SPLITS[:-1]}
+    groups = {}
+    for split, change in found.items():
+        if change: groups.setdefault(verdict(change), []).append(f"{split} ({change_text(change)})")
+    return f"* **{before} → {after}**: " + "; ".join(f"{v} on {', '.join(of)}" for v, of in groups.items()) + "."
+
+
 def changes_markdown(questions: pd.DataFrame) -> str:
-    "A line for each pair of consecutive stages, and one from the first to the last, with a verdict for each split."
+    "A line for each pair of consecutive stages that trained something, and one from the base to the final model."
     there = [stage for stage in STAGES if (questions.stage == stage).any()]
-    pairs = [*zip(there, there[1:])] + ([(there[0], there[-1])] if len(there) > 2 else [])
-    lines = []
-    for before, after in pairs:
-        found = {split: paired_change(questions, before, after, split) for split in SPLITS[:-1]}
-        words = [f"{split} {change_words(change)}" for split, change in found.items() if change]
-        if words: lines.append(f"* **{before} → {after}**: {'; '.join(words)}.")
-    return "\n".join(lines)
+    trained = [stage for stage in there if stage != "final"]
+    pairs = [*zip(trained, trained[1:])] + ([("base", "final")] if {"base", "final"} <= set(there) else [])
+    return "\n".join(step_line(questions, *pair) for pair in pairs)
 
 
 def study_markdown(
@@ -219,10 +230,12 @@ def study_markdown(
     record, questions = read_run(folder), read_table(folder, "questions")
     changed = f", with uncommitted changes ({record.git['changed']})" if record.git.get("changed") else ""
     seeds = ", ".join(f"{name} {seed}" for name, seed in record.seeds.items())
+    kept = read_table(folder, "stages").query("chosen == 1").stage.iloc[0]
     return "\n\n".join([
         results_markdown(read_table(folder, "splits"), smoke=record.scale == "smoke"),
-        "What changed between two scores of the same questions, as the mean change of a question's pass rate and its "
-        "95 % interval by resampling questions. Descriptive: no comparison was fixed in advance.",
+        f"The final model is that of stage *{kept}*, kept for its score on the selection set.",
+        "What changed between two scores of the same questions: the mean change of a question's pass rate in points, "
+        "with its 95 % interval by resampling questions. Descriptive: no comparison was fixed in advance.",
         changes_markdown(questions),
         f"Made by `{record.command}` in {record.wall_s / 60:.0f} minutes on {record.machine['system']} "
         f"{record.machine['machine']}, {record.machine['cpus']} cores, at commit "
