@@ -22,7 +22,7 @@ from sqlrl.shop import (
 )
 from .templates import VALUES, Template, purpose_types
 
-# %% ../nbs/48_corpus.ipynb #2628d3b4
+# %% ../nbs/48_corpus.ipynb #6a6b3995
 @dataclass(frozen=True)
 class Names:
     "Words a random schema is made of."
@@ -37,37 +37,48 @@ class Names:
         return (*self.tables, *self.texts, *self.numbers, *self.values)
 
 
-TABLES = tuple("""rivers lakes mountains islands valleys deserts forests beaches harbours bridges towers castles museums theatres libraries
-schools colleges hospitals clinics hotels stations airports ports farms gardens parks mines mills factories offices shops markets banks
-teams players coaches referees matches leagues seasons stadiums races riders horses cars trucks trains ships planes bikes engines robots
-singers bands albums songs concerts festivals films actors directors writers novels poems papers journals editors painters paintings galleries
-planets stars moons comets rockets pilots crews missions labs samples tests genes cells plants trees flowers birds whales snakes spiders
-recipes meals chefs menus drinks wines cheeses breads classes students teachers exams grades rooms desks phones screens cables servers users
-posts comments messages groups events tickets visits trips routes stops tours guides maps letters parcels clubs members courts judges cases
-soldiers battles kings queens towns villages regions streets houses owners tenants loans""".split())
-TEXTS = tuple("""title color shape region kind genre language material owner brand model style mood climate season position role rank
-party sector grade level topic format origin colony habitat diet texture flavour accent dialect fabric pattern finish theme branch district
-province parish county continent surface weather direction""".split())
-NUMBERS = tuple("""age height length width depth weight speed score points goals wins losses capacity area volume salary budget cost fee
-pages copies votes seats rooms_count floors population distance duration year_built power range_km power_kw stock debt profit fans visits_count
-medals shots laps turns calories sugar protein""".split())
-WORDS = tuple("""red blue green yellow black white orange purple pink brown silver gold round square oval flat tall short long wide narrow
-deep shallow fast slow heavy light old young new north south east west central coastal rural urban modern classic gothic baroque folk jazz rock
-opera drama comedy horror crime romance fantasy history science poetry english french german spanish greek latin arabic hindi korean russian wood
-stone iron steel glass paper cotton silk wool leather plastic copper happy calm angry brave quiet loud warm cold dry wet sunny cloudy windy rainy
-spring summer autumn winter captain keeper striker doctor nurse baker painter lawyer farmer sailor liberal labour national junior senior master
-novice expert primary basic advanced sweet sour salty bitter smooth rough soft hard plain striped spotted royal public private local global""".split())
+TABLES = tuple("""rivers lakes mountains islands valleys deserts forests beaches harbours bridges towers castles
+museums theatres libraries schools colleges hospitals clinics hotels stations airports ports farms gardens parks
+mines mills factories offices shops markets banks teams players coaches referees matches leagues seasons
+stadiums races riders horses cars trucks trains ships planes bikes engines robots singers bands albums songs
+concerts festivals films actors directors writers novels poems papers journals editors painters paintings
+galleries planets stars moons comets rockets pilots crews missions labs samples tests genes cells plants trees
+flowers birds whales snakes spiders recipes meals chefs menus drinks wines cheeses breads classes students
+teachers exams grades rooms desks phones screens cables servers users posts comments messages groups events
+tickets visits trips routes stops tours guides maps letters parcels clubs members courts judges cases soldiers
+battles kings queens towns villages regions streets houses owners tenants loans""".split())
+TEXTS = tuple("""title color shape region kind genre language material owner brand model style mood climate
+season position role rank party sector grade level topic format origin colony habitat diet texture flavour
+accent dialect fabric pattern finish theme branch district province parish county continent surface weather
+direction""".split())
+NUMBERS = tuple("""age height length width depth weight speed score points goals wins losses capacity area
+volume salary budget cost fee pages copies votes seats rooms_count floors population distance duration
+year_built power range_km power_kw stock debt profit fans visits_count medals shots laps turns calories sugar
+protein""".split())
+WORDS = tuple("""red blue green yellow black white orange purple pink brown silver gold round square oval flat
+tall short long wide narrow deep shallow fast slow heavy light old young new north south east west central
+coastal rural urban modern classic gothic baroque folk jazz rock opera drama comedy horror crime romance fantasy
+history science poetry english french german spanish greek latin arabic hindi korean russian wood stone iron
+steel glass paper cotton silk wool leather plastic copper happy calm angry brave quiet loud warm cold dry wet
+sunny cloudy windy rainy spring summer autumn winter captain keeper striker doctor nurse baker painter lawyer
+farmer sailor liberal labour national junior senior master novice expert primary basic advanced sweet sour salty
+bitter smooth rough soft hard plain striped spotted royal public private local global""".split())
 SEEN = Names(TABLES, TEXTS, NUMBERS, WORDS)  # in the corpus and whole in the vocabulary
 UNSEEN = Names(  # in neither: only for measuring
-    tuple("glaciers lagoons caravans tribes tunnels archives bakeries breweries comics ferries islets kennels lanterns orchards pigeons quarries saddles tractors vaults windmills".split()),
-    tuple("aroma backdrop creed dynasty emblem flavor gait hue idiom jargon karma lustre mantra nickname ornament".split()),
-    tuple("altitude bandwidth charge dosage elevation frequency gravity humidity income kilometres latency mileage".split()),
-    tuple("azure beige crimson dotted elegant fragile gentle hollow icy jolly knitted lunar mellow noble opaque prickly rustic slender tidy vivid".split()))
+    tuple("""glaciers lagoons caravans tribes tunnels archives bakeries breweries comics ferries islets kennels
+    lanterns orchards pigeons quarries saddles tractors vaults windmills""".split()),
+    tuple("""aroma backdrop creed dynasty emblem flavor gait hue idiom jargon karma lustre mantra nickname
+    ornament""".split()),
+    tuple("""altitude bandwidth charge dosage elevation frequency gravity humidity income kilometres latency
+    mileage""".split()),
+    tuple("""azure beige crimson dotted elegant fragile gentle hollow icy jolly knitted lunar mellow noble
+    opaque prickly rustic slender tidy vivid""".split()))
 
-# %% ../nbs/48_corpus.ipynb #e1a632af
+# %% ../nbs/48_corpus.ipynb #6b4321cb
 @dataclass(frozen=True)
 class Table:
     "A table of a random schema."
+
     name: str
     texts: tuple[str, ...]  # text columns
     numbers: tuple[str, ...]  # integer columns
@@ -77,6 +88,7 @@ class Table:
 @dataclass(frozen=True)
 class Draft:
     "A question of the corpus before it is rendered: text and SQL."
+
     text: str
     sql: str
 
@@ -85,15 +97,24 @@ def random_schema(rng: Random, names: Names = SEEN) -> tuple[Table, ...]:
     "Two or three tables with names drawn from the lists; the second points to the first."
     tables = rng.sample(names.tables, rng.choice((2, 2, 3)))
     texts, numbers = rng.sample(names.texts, 2 * len(tables)), rng.sample(names.numbers, 2 * len(tables))
-    return tuple(Table(name, tuple(texts[2 * i:2 * i + rng.choice((1, 2))]), tuple(numbers[2 * i:2 * i + rng.choice((1, 2))]),
-        tables[0] if i == 1 else None) for i, name in enumerate(tables))
+    return tuple(
+        Table(
+            name,
+            tuple(texts[2 * i : 2 * i + rng.choice((1, 2))]),
+            tuple(numbers[2 * i : 2 * i + rng.choice((1, 2))]),
+            tables[0] if i == 1 else None,
+        )
+        for i, name in enumerate(tables)
+    )
 
 
 def schema_sql(tables: tuple[Table, ...]) -> str:
     "CREATE TABLE text, one table a line, in the shop's style."
     lines = []
     for t in tables:
-        columns = ["id INTEGER PRIMARY KEY"] + ([f"{t.parent}_id INTEGER REFERENCES {t.parent}(id)"] if t.parent else [])
+        columns = ["id INTEGER PRIMARY KEY"] + (
+            [f"{t.parent}_id INTEGER REFERENCES {t.parent}(id)"] if t.parent else []
+        )
         columns += [f"{c} TEXT" for c in t.texts] + [f"{c} INTEGER" for c in t.numbers]
         lines.append(f"CREATE TABLE {t.name} ({', '.join(columns)});")
     return "\n".join(lines)
@@ -103,10 +124,15 @@ def fill_tables(connection: sqlite3.Connection, tables: tuple[Table, ...], rng: 
     "Nine rows a table."
     for t in tables:
         for i in range(1, 10):
-            row = [i] + ([rng.randint(1, 9)] if t.parent else []) + [rng.choice(names.values) for _ in t.texts] + [rng.randint(1, 99) for _ in t.numbers]
+            row = (
+                [i]
+                + ([rng.randint(1, 9)] if t.parent else [])
+                + [rng.choice(names.values) for _ in t.texts]
+                + [rng.randint(1, 99) for _ in t.numbers]
+            )
             connection.execute(f"INSERT INTO {t.name} VALUES ({','.join('?' * len(row))})", row)
 
-# %% ../nbs/48_corpus.ipynb #938ad75c
+# %% ../nbs/48_corpus.ipynb #3e641fae
 COMPARISONS = (("above", ">"), ("below", "<"), ("of at least", ">="), ("of at most", "<="))
 
 
@@ -126,50 +152,104 @@ def random_question(tables: tuple[Table, ...], rng: Random, names: Names = SEEN)
     used, condition = (f" with {words}", f" WHERE {where}") if rng.random() < 0.7 else ("", "")
     text, number = rng.choice(t.texts), rng.choice(t.numbers)
     child = tables[1]
-    joined, on = tables[0], f"{child.name} JOIN {tables[0].name} ON {child.name}.{tables[0].name}_id = {tables[0].name}.id"
+    joined, on = (
+        tables[0],
+        f"{child.name} JOIN {tables[0].name} ON {child.name}.{tables[0].name}_id = {tables[0].name}.id",
+    )
     kind = rng.randrange(12)
-    if kind == 0: return Draft(f"How many {t.name} are there{used}?", f"SELECT COUNT(*) FROM {t.name}{condition}")
-    if kind == 1: return Draft(f"List the {text} of {t.name}{used}.", f"SELECT {text} FROM {t.name}{condition}")
+    if kind == 0:
+        return Draft(f"How many {t.name} are there{used}?", f"SELECT COUNT(*) FROM {t.name}{condition}")
+    if kind == 1:
+        return Draft(f"List the {text} of {t.name}{used}.", f"SELECT {text} FROM {t.name}{condition}")
     if kind == 2:
         word, function = rng.choice((("average", "AVG"), ("highest", "MAX"), ("lowest", "MIN"), ("total", "SUM")))
-        return Draft(f"What is the {word} {number} of {t.name}{used}?", f"SELECT {function}({number}) FROM {t.name}{condition}")
-    if kind == 3: return Draft(f"For each {text}, how many {t.name} are there{used}?", f"SELECT {text}, COUNT(*) FROM {t.name}{condition} GROUP BY {text}")
+        return Draft(
+            f"What is the {word} {number} of {t.name}{used}?", f"SELECT {function}({number}) FROM {t.name}{condition}"
+        )
+    if kind == 3:
+        return Draft(
+            f"For each {text}, how many {t.name} are there{used}?",
+            f"SELECT {text}, COUNT(*) FROM {t.name}{condition} GROUP BY {text}",
+        )
     if kind == 4:
         word, order = rng.choice((("most", " DESC"), ("fewest", "")))
         word = "the most" if word == "most" else "the fewest"
-        return Draft(f"Which {text} has {word} {t.name}{used}? Break ties by name.",
-            f"SELECT {text} FROM {t.name}{condition} GROUP BY {text} ORDER BY COUNT(*){order}, {text} LIMIT 1")
+        return Draft(
+            f"Which {text} has {word} {t.name}{used}? Break ties by name.",
+            f"SELECT {text} FROM {t.name}{condition} GROUP BY {text} ORDER BY COUNT(*){order}, {text} LIMIT 1",
+        )
     if kind == 5:
         n = rng.randint(1, 9)
         words, sign = rng.choice((("more than", ">"), ("at least", ">=")))
-        return Draft(f"Which {text} values have {words} {n} {t.name}{used}?", f"SELECT {text} FROM {t.name}{condition} GROUP BY {text} HAVING COUNT(*) {sign} {n}")
-    if kind == 6: return Draft(f"How many different {text} values are there of {t.name}{used}?", f"SELECT COUNT(DISTINCT {text}) FROM {t.name}{condition}")
+        return Draft(
+            f"Which {text} values have {words} {n} {t.name}{used}?",
+            f"SELECT {text} FROM {t.name}{condition} GROUP BY {text} HAVING COUNT(*) {sign} {n}",
+        )
+    if kind == 6:
+        return Draft(
+            f"How many different {text} values are there of {t.name}{used}?",
+            f"SELECT COUNT(DISTINCT {text}) FROM {t.name}{condition}",
+        )
     if kind == 7:
         more, second = _condition(t, rng, names)
-        return Draft(f"How many {t.name} are there with {words} and {more}?", f"SELECT COUNT(*) FROM {t.name} WHERE {where} AND {second}")
+        return Draft(
+            f"How many {t.name} are there with {words} and {more}?",
+            f"SELECT COUNT(*) FROM {t.name} WHERE {where} AND {second}",
+        )
     words, where = _condition(joined, rng, names, f"{joined.name}.")
-    if kind in (8, 9): return Draft(f"How many {child.name} are there of {joined.name} with {words}?", f"SELECT COUNT(*) FROM {on} WHERE {where}")
-    if kind == 10: return Draft(f"List the {child.texts[0]} of {child.name} of {joined.name} with {words}.", f"SELECT {child.name}.{child.texts[0]} FROM {on} WHERE {where}")
+    if kind in (8, 9):
+        return Draft(
+            f"How many {child.name} are there of {joined.name} with {words}?",
+            f"SELECT COUNT(*) FROM {on} WHERE {where}",
+        )
+    if kind == 10:
+        return Draft(
+            f"List the {child.texts[0]} of {child.name} of {joined.name} with {words}.",
+            f"SELECT {child.name}.{child.texts[0]} FROM {on} WHERE {where}",
+        )
     word, function = rng.choice((("average", "AVG"), ("highest", "MAX"), ("lowest", "MIN"), ("total", "SUM")))
     column = f"{child.name}.{child.numbers[0]}"
-    return Draft(f"What is the {word} {child.numbers[0]} of {child.name} of {joined.name} with {words}?", f"SELECT {function}({column}) FROM {on} WHERE {where}")
+    return Draft(
+        f"What is the {word} {child.numbers[0]} of {child.name} of {joined.name} with {words}?",
+        f"SELECT {function}({column}) FROM {on} WHERE {where}",
+    )
 
-# %% ../nbs/48_corpus.ipynb #02786478
+# %% ../nbs/48_corpus.ipynb #2ce7888b
 ALL_VALUES = {kind: halves["train"] + halves["eval"] for kind, halves in VALUES.items()}
 
 
 PHRASES = (  # (a phrase of the grammar, other ways to say it)
-    (r"^How many customers are there (in \{city\})", ("How many customers live \\1", "Count the customers \\1", "How many customers are \\1")),
-    (r"^How many customers are there from", ("How many customers come from", "Count the customers from", "How many customers live in", "How many customers from")),
+    (
+        r"^How many customers are there (in \{city\})",
+        ("How many customers live \\1", "Count the customers \\1", "How many customers are \\1"),
+    ),
+    (
+        r"^How many customers are there from",
+        (
+            "How many customers come from",
+            "Count the customers from",
+            "How many customers live in",
+            "How many customers from",
+        ),
+    ),
     (r"^How many orders are there placed in", ("How many orders were placed in", "Count the orders placed in")),
     (r"^How many orders are there by", ("How many orders were placed by", "Count the orders of")),
     (r"^How many orders are there with status", ("How many orders have status", "Count the orders with status")),
     (r"^How many (\w+) are there", ("What is the number of \\1", "Count the \\1")),
     (r"how many (\w+) are there", ("what is the number of \\1", "how many \\1 exist", "count the \\1")),
     (r"^List the names of", ("What are the names of", "Name the", "Show the names of")),
-    (r"^What is the (\w+) price of products in category", ("What is the \\1 price in category", "What is the \\1 price of category")),
-    (r"^What is the average price of products", ("What do products cost on average", "What is the mean price of products")),
-    (r"^What is the total revenue of products in category", ("What is the total revenue of category", "How much revenue did category")),
+    (
+        r"^What is the (\w+) price of products in category",
+        ("What is the \\1 price in category", "What is the \\1 price of category"),
+    ),
+    (
+        r"^What is the average price of products",
+        ("What do products cost on average", "What is the mean price of products"),
+    ),
+    (
+        r"^What is the total revenue of products in category",
+        ("What is the total revenue of category", "How much revenue did category"),
+    ),
     (r"^How many units were sold of products in category", ("How many units of category",)),
     (r"cheaper than", ("that cost less than", "costing less than", "with a price below")),
     (r"costing more than", ("that cost more than", "with a price above")),
@@ -192,12 +272,13 @@ PHRASES = (  # (a phrase of the grammar, other ways to say it)
 def paraphrase(text: str, rng: Random, share: float = 0.5) -> str:
     "`text`, still with blanks, in other words: each phrase that has another form takes it with probability `share`."
     for pattern, others in PHRASES:
-        if re.search(pattern, text) and rng.random() < share: text = re.sub(pattern, rng.choice(others), text, count=1)
+        if re.search(pattern, text) and rng.random() < share:
+            text = re.sub(pattern, rng.choice(others), text, count=1)
     return text
 
 
 def shop_question(template: Template, rng: Random) -> Draft:
-    "`template` in some words, with values of either half: a value of an evaluation question may occur here, its type may not."
+    "`template` in some words, with values of either half: an evaluation value may occur here, its type may not."
     values = {b: rng.choice(ALL_VALUES[b]) for b in template.blanks}
     return Draft(paraphrase(template.text, rng).format(**values), template.sql.format(**values))
 
@@ -208,18 +289,32 @@ def fill_shop(connection: sqlite3.Connection, rng: Random) -> None:
     day = lambda: f"{rng.choice(YEARS['train'] + YEARS['eval'])}-{rng.randint(1, 12):02}-{rng.randint(1, 28):02}"
     categories = CATEGORIES["train"] + CATEGORIES["eval"]
     for i in range(1, 41):
-        connection.execute("INSERT INTO products VALUES (?,?,?,?)",
-            (i, f"{rng.choice(PRODUCT_ADJECTIVES)} {rng.choice(PRODUCT_NOUNS)}", categories[i % len(categories)], rng.randint(5, 99)))
+        connection.execute(
+            "INSERT INTO products VALUES (?,?,?,?)",
+            (
+                i,
+                f"{rng.choice(PRODUCT_ADJECTIVES)} {rng.choice(PRODUCT_NOUNS)}",
+                categories[i % len(categories)],
+                rng.randint(5, 99),
+            ),
+        )
     for i in range(1, 121):
-        connection.execute("INSERT INTO customers VALUES (?,?,?,?,?)",
-            (i, f"{rng.choice(FIRST_NAMES)} {rng.choice(LAST_NAMES)}", *places[i % len(places)], day()))
-        connection.execute("INSERT INTO orders VALUES (?,?,?,?)", (i, rng.randint(1, 120), day(), STATUSES[i % len(STATUSES)]))
-        connection.execute("INSERT INTO order_lines VALUES (?,?,?,?)", (i, rng.randint(1, 120), rng.randint(1, 40), rng.randint(1, 9)))
+        connection.execute(
+            "INSERT INTO customers VALUES (?,?,?,?,?)",
+            (i, f"{rng.choice(FIRST_NAMES)} {rng.choice(LAST_NAMES)}", *places[i % len(places)], day()),
+        )
+        connection.execute(
+            "INSERT INTO orders VALUES (?,?,?,?)", (i, rng.randint(1, 120), day(), STATUSES[i % len(STATUSES)])
+        )
+        connection.execute(
+            "INSERT INTO order_lines VALUES (?,?,?,?)", (i, rng.randint(1, 120), rng.randint(1, 40), rng.randint(1, 9))
+        )
 
-# %% ../nbs/48_corpus.ipynb #43bce6f3
+# %% ../nbs/48_corpus.ipynb #334dc73e
 @dataclass(frozen=True)
 class Talk:
-    "A conversation of the corpus: the question, then (query, observation, learned) for each look-around, then the submission."
+    "A conversation: the question, then (query, observation, learned) for each look-around, then the submission."
+
     question: str
     looks: tuple[tuple[str, str, bool], ...]
     submission: str
@@ -228,6 +323,7 @@ class Talk:
 @dataclass(frozen=True)
 class Block:
     "Conversations that share one schema, so that its tokens are read once."
+
     schema: str
     talks: tuple[Talk, ...]
 
@@ -237,8 +333,11 @@ def _observe(connection, sql):
     try:
         cursor = connection.execute(sql)
         rows = cursor.fetchmany(11)
-        return format_result(QueryResult("ok", tuple(d[0] for d in cursor.description), tuple(rows[:10]), "", 0.0, len(rows) > 10))
-    except sqlite3.Error as e: return format_result(QueryResult("sql_error", (), (), str(e), 0.0, False))
+        return format_result(
+            QueryResult("ok", tuple(d[0] for d in cursor.description), tuple(rows[:10]), "", 0.0, len(rows) > 10)
+        )
+    except sqlite3.Error as e:
+        return format_result(QueryResult("sql_error", (), (), str(e), 0.0, False))
 
 
 def _broken(sql, rng):
@@ -265,7 +364,7 @@ def talk(
         looks.append((look, _observe(connection, look), True))
     return Talk(draft.text, tuple(looks), draft.sql)
 
-# %% ../nbs/48_corpus.ipynb #147c2a93
+# %% ../nbs/48_corpus.ipynb #32aec793
 @lru_cache(maxsize=1)
 def _corpus_shop() -> sqlite3.Connection:
     "The shop that conversations look around in, the same in every batch."
@@ -278,7 +377,9 @@ def _corpus_shop() -> sqlite3.Connection:
 def shop_block(rng: Random, talks: int) -> Block:
     "`talks` conversations about the shop."
     types = purpose_types("corpus")
-    return Block(SCHEMA, tuple(talk(shop_question(rng.choice(types), rng), SCHEMA, _corpus_shop(), rng) for _ in range(talks)))
+    return Block(
+        SCHEMA, tuple(talk(shop_question(rng.choice(types), rng), SCHEMA, _corpus_shop(), rng) for _ in range(talks))
+    )
 
 
 def schema_block(rng: Random, talks: int) -> Block:

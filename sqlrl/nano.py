@@ -7,7 +7,7 @@ __all__ = ['SPECIAL_TOKENS', 'SQL_PIECES', 'PLAIN_WORDS', 'SMOKE', 'tokenizer_pi
            'common_prefix', 'talk_block', 'NanoSettings', 'rate_at', 'nano_optimizer', 'nano_model', 'nano_update',
            'tokenizer_files', 'train_nano', 'SchemaExam', 'schema_exam', 'schema_score', 'make_nano']
 
-# %% ../nbs/49_nano.ipynb #5480fc08
+# %% ../nbs/49_nano.ipynb #489d97f6
 import json
 import math
 import re
@@ -27,12 +27,32 @@ from tokenizers import models as tokenizer_models
 from .bootstrap import Interval, pass_rate
 from .config import Scale, SqlrlError, settings
 from sqlrl.corpus import (
-    PHRASES, SEEN, UNSEEN, Names, Talk, corpus_batch, fill_tables, random_question, random_schema, schema_sql,
+    PHRASES,
+    SEEN,
+    UNSEEN,
+    Names,
+    Talk,
+    corpus_batch,
+    fill_tables,
+    random_question,
+    random_schema,
+    schema_sql,
 )
 from .corpus import Block as TalkBlock
 from .logprobs import Block, Row, summed_gradients, summed_nll, trained_count
 from sqlrl.models import (
-    Bundle, llama_config, load_model, mx, new_llama, nn, optim, parameter_count, save_model, tree_flatten, tree_map, tree_unflatten,
+    Bundle,
+    llama_config,
+    load_model,
+    mx,
+    new_llama,
+    nn,
+    optim,
+    parameter_count,
+    save_model,
+    tree_flatten,
+    tree_map,
+    tree_unflatten,
 )
 from .protocol import NANO_CHAT_TEMPLATE, PLAIN_INSTRUCTION, protocol_for
 from .records import Database, Question, ToolCall, content_hash, file_hash, seed_for, write_text
@@ -45,31 +65,54 @@ from .verifier import Verifier
 
 from transformers import PreTrainedTokenizerFast  # after sqlrl.models, which keeps it quiet
 
-# %% ../nbs/49_nano.ipynb #bbf2fa47
+# %% ../nbs/49_nano.ipynb #4ef02cc9
 SPECIAL_TOKENS = ("<|end|>", "<|system|>", "<|user|>", "<|assistant|>", "<|tool|>")
-SQL_PIECES = ("run_sql: ", "submit_sql: ", "SELECT ", "SELECT DISTINCT ", " FROM ", " WHERE ", " AND ", " OR ", " JOIN ", " LEFT JOIN ", " ON ", " GROUP BY ",
-    " HAVING ", " ORDER BY ", " DESC", " ASC", " LIMIT ", " = ", " = '", " > ", " < ", " >= ", " <= ", " <> ", " LIKE '", "-%'", "'", "COUNT(*)", "COUNT(",
-    "COUNT(DISTINCT ", "AVG(", "SUM(", "MIN(", "MAX(", "DISTINCT ", " IN (", " NOT IN (", "NOT EXISTS (", " EXISTS (", "(", ")", ", ", ",", ".", ";", "*", " * ", " / ",
-    " + ", " - ", "-", "100.0 * ", "1.0 * ", " AS ", " IS NULL", " IS NOT NULL", " BETWEEN ", "CASE WHEN ", " THEN ", " ELSE ", " END", "substr(", " UNION ", " EXCEPT ",
-    "CREATE TABLE ", " (id INTEGER PRIMARY KEY, ", " INTEGER", " TEXT", " REFERENCES ", "(id)", ");\n", ");", "\n", " | ", " rows)", " row)", "(1 row)", "error: ", "no such column: ",
-    "no such table: ", "(more rows)", "NULL", "_id", "id", "_", ": ", "?", " ", "%", "%'", '"', "customer", "order", "product", "near ", "syntax error", "Break ties by name.",
-    "Break ties by id.", "Break ties by ", "How many different ", "How many", "List the", "What is the", "For each", "Which", "What")
-PLAIN_WORDS = tuple("""a an and any are as at average be belong bought buy by can come cost costs costing count cheaper cheapest dear dearest did different do does
-each earliest ever every exist fewest for from given had has have highest how in is it latest least less list live lives lowest many money month more most much name named
-names never no nobody none not number of on one only or over per percentage placed place price quantity revenue share sell sold spend spent than that the their them there
-they this those to total two type under unit units up value values was were what when where which who whose with without year you above below between before after all also
-first last same other others exactly signed signup date category categories city cities country countries customers orders order products lines status statuses stock id""".split())
+SQL_PIECES = (
+    "run_sql: ", "submit_sql: ", "SELECT ", "SELECT DISTINCT ", " FROM ", " WHERE ", " AND ", " OR ", " JOIN ",
+    " LEFT JOIN ", " ON ", " GROUP BY ", " HAVING ", " ORDER BY ", " DESC", " ASC", " LIMIT ", " = ", " = '", " > ",
+    " < ", " >= ", " <= ", " <> ", " LIKE '", "-%'", "'", "COUNT(*)", "COUNT(", "COUNT(DISTINCT ", "AVG(", "SUM(",
+    "MIN(", "MAX(", "DISTINCT ", " IN (", " NOT IN (", "NOT EXISTS (", " EXISTS (", "(", ")", ", ", ",", ".", ";",
+    "*", " * ", " / ", " + ", " - ", "-", "100.0 * ", "1.0 * ", " AS ", " IS NULL", " IS NOT NULL", " BETWEEN ",
+    "CASE WHEN ", " THEN ", " ELSE ", " END", "substr(", " UNION ", " EXCEPT ", "CREATE TABLE ",
+    " (id INTEGER PRIMARY KEY, ", " INTEGER", " TEXT", " REFERENCES ", "(id)", ");\n", ");", "\n", " | ", " rows)",
+    " row)", "(1 row)", "error: ", "no such column: ", "no such table: ", "(more rows)", "NULL", "_id", "id", "_",
+    ": ", "?", " ", "%", "%'", '"', "customer", "order", "product", "near ", "syntax error", "Break ties by name.",
+    "Break ties by id.", "Break ties by ", "How many different ", "How many", "List the", "What is the", "For each",
+    "Which", "What",
+)
+PLAIN_WORDS = tuple("""a an and any are as at average be belong bought buy by can come cost costs costing count
+cheaper cheapest dear dearest did different do does each earliest ever every exist fewest for from given had has
+have highest how in is it latest least less list live lives lowest many money month more most much name named
+names never no nobody none not number of on one only or over per percentage placed place price quantity revenue
+share sell sold spend spent than that the their them there they this those to total two type under unit units up
+value values was were what when where which who whose with without year you above below between before after all
+also first last same other others exactly signed signup date category categories city cities country countries
+customers orders order products lines status statuses stock id""".split())
 
 
 def tokenizer_pieces() -> tuple[str, ...]:
-    """The vocabulary but for control tokens and bytes. Words of the grammar, but of no held-out type; an ordinary word takes the blank before it into its token,
+    """The vocabulary but for control tokens and bytes. Words of the grammar, but of no held-out type; an ordinary word
+    takes the blank before it into its token,
     a name or a value never does, so that it is the same token in a question, in a schema and between quotes."""
     texts = [t.text for purpose in ("corpus", "train", "trained") for t in purpose_types(purpose)] + [PLAIN_INSTRUCTION]
     texts += [re.sub(r"\W", " ", other) for _, others in PHRASES for other in others]
     words = {w for text in texts for w in re.findall(r"[A-Za-z]+", BLANK.sub(" ", text))} | set(PLAIN_WORDS)
-    names = {*re.findall(r"[a-z_]+", SCHEMA), *SEEN.words, *STATUSES, *FIRST_NAMES, *LAST_NAMES, *PRODUCT_ADJECTIVES, *PRODUCT_NOUNS}
+    names = {
+        *re.findall(r"[a-z_]+", SCHEMA),
+        *SEEN.words,
+        *STATUSES,
+        *FIRST_NAMES,
+        *LAST_NAMES,
+        *PRODUCT_ADJECTIVES,
+        *PRODUCT_NOUNS,
+    }
     names |= {str(v) for halves in VALUES.values() for half in halves.values() for v in half}
-    names |= {str(n) for n in range(100)} | {f"{n:02}" for n in range(10)} | {str(n) for n in range(2012, 2031)} | {str(n) for n in range(100, 1001, 50)}
+    names |= (
+        {str(n) for n in range(100)}
+        | {f"{n:02}" for n in range(10)}
+        | {str(n) for n in range(2012, 2031)}
+        | {str(n) for n in range(100, 1001, 50)}
+    )
     characters = {chr(c) for c in range(32, 127)}
     bare = {w for w in words if w.lower() in names or w in names}
     spaced = {f" {w}" for w in words - bare} | {w for w in words if w[0].isupper()}
@@ -77,15 +120,27 @@ def tokenizer_pieces() -> tuple[str, ...]:
 
 
 def build_tokenizer() -> PreTrainedTokenizerFast:
-    """The nano tokenizer: every text is split into the fewest pieces of the vocabulary (a unigram model with equal scores), bytes where nothing else fits.
-    No rule splits on blanks first, so pieces such as ` = '` hold the blanks of SQL, and decoding gives back the exact text."""
+    """The nano tokenizer: every text is split into the fewest pieces of the vocabulary (a unigram model with equal
+    scores), bytes where nothing else fits. No rule splits on blanks first, so pieces such as ` = '` hold the blanks of
+    SQL, and decoding gives back the exact text.
+    """
     byte_tokens = [f"<0x{b:02X}>" for b in range(256)]
-    vocabulary = [(t, 0.0) for t in SPECIAL_TOKENS] + [(b, -20.0) for b in byte_tokens] + [(p, -10.0) for p in tokenizer_pieces()]
+    vocabulary = (
+        [(t, 0.0) for t in SPECIAL_TOKENS]
+        + [(b, -20.0) for b in byte_tokens]
+        + [(p, -10.0) for p in tokenizer_pieces()]
+    )
     core = Tokenizer(tokenizer_models.Unigram(vocabulary, unk_id=len(SPECIAL_TOKENS), byte_fallback=True))
     core.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
     core.add_special_tokens([AddedToken(t, special=True, normalized=False) for t in SPECIAL_TOKENS])
-    return PreTrainedTokenizerFast(tokenizer_object=core, eos_token="<|end|>", pad_token="<|end|>", chat_template=NANO_CHAT_TEMPLATE,
-        clean_up_tokenization_spaces=False, model_max_length=1024)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=core,
+        eos_token="<|end|>",
+        pad_token="<|end|>",
+        chat_template=NANO_CHAT_TEMPLATE,
+        clean_up_tokenization_spaces=False,
+        model_max_length=1024,
+    )
 
 # %% ../nbs/49_nano.ipynb #c73b9c8f
 def talk_row(
@@ -119,10 +174,11 @@ def talk_block(
     n = common_prefix([r.token_ids for r in rows])
     return Block(rows[0].token_ids[:n], tuple(Row(r.token_ids[n:], r.trained[n:]) for r in rows))
 
-# %% ../nbs/49_nano.ipynb #4b987ea7
+# %% ../nbs/49_nano.ipynb #3670947e
 @dataclass(frozen=True)
 class NanoSettings:
     "Everything the base model depends on besides code and the lists of words."
+
     layers: int = 4
     width: int = 256
     heads: int = 4
@@ -138,42 +194,42 @@ class NanoSettings:
     seed: int = 4
 
 
-SMOKE = NanoSettings(layers=2, width=128, heads=2, mlp_width=240, steps=150, shop_talks=16, schemas=1)  # minutes, to see that everything runs
+SMOKE = NanoSettings(
+    layers=2, width=128, heads=2, mlp_width=240, steps=150, shop_talks=16, schemas=1
+)  # minutes, to see that everything runs
 
 
-def rate_at(
-    step: int,
-    peak: float,
-    s: NanoSettings,
-) -> float:
-    "Learning rate: up over `warmup` steps, then level: the base is stopped while it still learns, so that the study has something to do."
+def rate_at(step: int, peak: float, s: NanoSettings) -> float:
+    "Learning rate: up over `warmup` steps, then level: the base is stopped while it still learns, to leave room."
     return peak * min(1.0, (step + 1) / s.warmup)
 
 
 def nano_optimizer() -> optim.MultiOptimizer:
     "Muon on the matrices of the layers, AdamW on embeddings and norms."
-    muon, adam = optim.Muon(learning_rate=0.0, momentum=0.95, weight_decay=0.0), optim.AdamW(learning_rate=0.0, weight_decay=0.0)
+    muon, adam = optim.Muon(learning_rate=0.0, momentum=0.95, weight_decay=0.0), optim.AdamW(
+        learning_rate=0.0, weight_decay=0.0
+    )
     return optim.MultiOptimizer([muon, adam], [lambda name, weight: weight.ndim == 2 and "embed" not in name])
 
 
 def nano_model(s: NanoSettings, vocabulary: int, end: int) -> tuple[nn.Module, dict]:
     "A fresh model and its configuration."
-    config = llama_config(vocabulary, s.layers, s.width, s.heads, s.heads, s.width // s.heads, s.mlp_width, eos_token_id=end)
+    config = llama_config(
+        vocabulary, s.layers, s.width, s.heads, s.heads, s.width // s.heads, s.mlp_width, eos_token_id=end
+    )
     return new_llama(config, seed_for(s.seed, "weights")), config
 
-# %% ../nbs/49_nano.ipynb #574a14dd
+# %% ../nbs/49_nano.ipynb #7a704903
 def nano_update(
-    model: nn.Module,
-    optimizer: optim.MultiOptimizer,
-    blocks: Sequence[Block],
-    step: int,
-    s: NanoSettings,
+    model: nn.Module, optimizer: optim.MultiOptimizer, blocks: Sequence[Block], step: int, s: NanoSettings
 ) -> float:
     "One update on `blocks`; returns the mean loss of a trained token."
     total, gradients = summed_gradients(model, summed_nll, [blocks])
     count = trained_count(blocks)
-    if not math.isfinite(total): raise SqlrlError(f"nano training: loss {total} at step {step}; lower matrix_rate ({s.matrix_rate})")
-    for part, peak in zip(optimizer.optimizers, (s.matrix_rate, s.other_rate)): part.learning_rate = rate_at(step, peak, s)
+    if not math.isfinite(total):
+        raise SqlrlError(f"nano training: loss {total} at step {step}; lower matrix_rate ({s.matrix_rate})")
+    for part, peak in zip(optimizer.optimizers, (s.matrix_rate, s.other_rate)):
+        part.learning_rate = rate_at(step, peak, s)
     optimizer.update(model, tree_map(lambda g: g / count, gradients))
     mx.eval(model.parameters(), optimizer.state)
     return total / count
@@ -181,9 +237,11 @@ def nano_update(
 
 def _save(folder, step, model, optimizer, losses, key):
     "A checkpoint of everything but the data, which is a function of the seed and the step."
+
     def write(part):
         for name, tree in (("model", model.parameters()), ("optimizer", optimizer.state)):
             mx.save_safetensors(str(part / f"{name}.safetensors"), dict(tree_flatten(tree)))
+
     return save_checkpoint(folder, step, write, key, {"losses": losses})
 
 
@@ -198,7 +256,11 @@ def tokenizer_files(tokenizer: PreTrainedTokenizerFast) -> dict[str, str]:
     "File name → text of what a model folder needs of its tokenizer."
     with TemporaryDirectory() as part:
         tokenizer.save_pretrained(part)
-        return {f.name: f.read_text() for f in sorted(Path(part).iterdir()) if f.name.startswith(("tokenizer", "chat_template"))}
+        return {
+            f.name: f.read_text()
+            for f in sorted(Path(part).iterdir())
+            if f.name.startswith(("tokenizer", "chat_template"))
+        }
 
 
 def train_nano(
@@ -207,7 +269,8 @@ def train_nano(
     s: NanoSettings = NanoSettings(),
     on_progress: Callable[[int, int, float], None] = lambda step, steps, loss: None,
 ) -> list[float]:
-    "Train the base model from scratch and write it as a model folder; returns the loss of each step. Started again, it goes on from the last checkpoint."
+    """Train the base model from scratch and write it as a model folder; returns the loss of each step.
+    Started again, it goes on from the last checkpoint."""
     tokenizer = build_tokenizer()
     model, config = nano_model(s, len(tokenizer), tokenizer.eos_token_id)
     optimizer, types = nano_optimizer(), [t.sql for t in purpose_types("corpus")]
@@ -222,25 +285,22 @@ def train_nano(
         batch = [talk_block(b, tokenizer) for b in corpus_batch(rng, s.shop_talks, s.schemas, s.schema_talks)]
         losses.append(nano_update(model, optimizer, batch, step, s))
         on_progress(step + 1, s.steps, losses[-1])
-        if (step + 1) % s.checkpoint_every == 0 or step + 1 == s.steps: _save(checkpoints, step + 1, model, optimizer, losses, key)
+        if (step + 1) % s.checkpoint_every == 0 or step + 1 == s.steps:
+            _save(checkpoints, step + 1, model, optimizer, losses, key)
     save_model(model, folder, config, tokenizer_files(tokenizer))
     return losses
 
-# %% ../nbs/49_nano.ipynb #76afdcca
+# %% ../nbs/49_nano.ipynb #52861836
 @dataclass(frozen=True)
 class SchemaExam:
     "Questions about one random schema and the databases they are graded on."
+
     schema: str
     questions: tuple[Question, ...]
     databases: dict[str, tuple[Database, ...]]
 
 
-def schema_exam(
-    folder: Path,  # where the databases go
-    names: Names,
-    seed: int,
-    questions: int = 5,
-) -> SchemaExam:
+def schema_exam(folder: Path, names: Names, seed: int, questions: int = 5) -> SchemaExam:  # where the databases go
     "One random schema, `questions` questions about it whose references run, and three databases."
     rng = Random(seed_for(seed, "schema exam"))
     tables, databases = random_schema(rng, names), []
@@ -254,7 +314,10 @@ def schema_exam(
         connection.close()
         databases.append(Database(path.stem, str(path), file_hash(path), "random"))
     drafts = [random_question(tables, rng, names) for _ in range(questions)]
-    made = tuple(Question(f"schema_{seed}/{i}", f"schema_{seed}", d.text, d.sql, f"schema_{seed}", "schemas") for i, d in enumerate(drafts))
+    made = tuple(
+        Question(f"schema_{seed}/{i}", f"schema_{seed}", d.text, d.sql, f"schema_{seed}", "schemas")
+        for i, d in enumerate(drafts)
+    )
     return SchemaExam(schema_sql(tables), made, {f"schema_{seed}": tuple(databases)})
 
 
@@ -272,12 +335,22 @@ def schema_score(
         for number in range(schemas):
             exam = schema_exam(Path(folder), names, seed_for(seed, number) % 10**9)
             verifier = Verifier(sandbox, exam.databases)
-            episodes = rollout(bundle, exam.questions, attempts, scale, sandbox, verifier, seed, exam.databases, schema_text=exam.schema)
+            episodes = rollout(
+                bundle,
+                exam.questions,
+                attempts,
+                scale,
+                sandbox,
+                verifier,
+                seed,
+                exam.databases,
+                schema_text=exam.schema,
+            )
             rows += [(f"{e.question.id}/{number}", number, e.attempt, e.grade.outcome.value) for e in episodes]
     frame = pd.DataFrame(rows, columns=["question_id", "schema", "attempt", "outcome"])
     return pass_rate(frame, np.random.default_rng(seed), cluster="schema")
 
-# %% ../nbs/49_nano.ipynb #be316a55
+# %% ../nbs/49_nano.ipynb #1f80377e
 def make_nano(
     folder: Path,  # where the model goes
     checkpoints: Path,  # where a killed run goes on from
@@ -288,9 +361,22 @@ def make_nano(
     began = time.time()
     losses = train_nano(folder, checkpoints, s, on_progress)
     bundle, scale = load_model(str(folder), "plain"), settings().scale("nano")
-    scores = {name: asdict(schema_score(bundle, names, scale)) for name, names in (("names of the corpus", SEEN), ("names never seen", UNSEEN))}
-    report = {"weights": file_hash(Path(folder) / "model.safetensors"), "parameters": parameter_count(bundle.model), "settings": asdict(s),
-        "loss_by_hundred_steps": [round(sum(part) / len(part), 4) for part in (losses[i:i + 100] for i in range(0, len(losses), 100))],
-        "unseen_schemas": scores, "machine": machine(), "packages": packages(), "git": git_state(), "wall_s_of_last_call": round(time.time() - began)}
+    scores = {
+        name: asdict(schema_score(bundle, names, scale))
+        for name, names in (("names of the corpus", SEEN), ("names never seen", UNSEEN))
+    }
+    report = {
+        "weights": file_hash(Path(folder) / "model.safetensors"),
+        "parameters": parameter_count(bundle.model),
+        "settings": asdict(s),
+        "loss_by_hundred_steps": [
+            round(sum(part) / len(part), 4) for part in (losses[i : i + 100] for i in range(0, len(losses), 100))
+        ],
+        "unseen_schemas": scores,
+        "machine": machine(),
+        "packages": packages(),
+        "git": git_state(),
+        "wall_s_of_last_call": round(time.time() - began),
+    }
     write_text(Path(folder) / "report.json", json.dumps(report, indent=1) + "\n")
     return report

@@ -26,18 +26,25 @@ from .config import SqlrlError, settings
 from .records import Question
 from .shop import AMOUNTS, CATEGORIES, COUNTS, MONTHS, PLACES, PRICES, STATUS_VALUES, YEARS
 
-# %% ../nbs/10_templates.ipynb #77e7b2da
+# %% ../nbs/10_templates.ipynb #758da20f
 VALUES = {  # kind of blank → half of the study → values that may fill it
     "country": {half: tuple(places) for half, places in PLACES.items()},
     "city": {half: tuple(city for cities in places.values() for city in cities) for half, places in PLACES.items()},
-    "category": CATEGORIES, "status": STATUS_VALUES, "year": YEARS, "price": PRICES, "count": COUNTS, "amount": AMOUNTS, "month": MONTHS,
+    "category": CATEGORIES,
+    "status": STATUS_VALUES,
+    "year": YEARS,
+    "price": PRICES,
+    "count": COUNTS,
+    "amount": AMOUNTS,
+    "month": MONTHS,
 }
 BLANK = re.compile(r"\{(\w+)\}")
 
-# %% ../nbs/10_templates.ipynb #a750aa6a
+# %% ../nbs/10_templates.ipynb #49151e1a
 @dataclass(frozen=True)
 class Template:
     "A question type: text and SQL with the same `{blanks}`; a blank's name is the kind of its values."
+
     type_id: str
     purpose: str  # trained, train, corpus, selection, check, test
     text: str
@@ -46,16 +53,20 @@ class Template:
     def __post_init__(self):
         in_text, in_sql = set(BLANK.findall(self.text)), set(BLANK.findall(self.sql))
         if in_text != in_sql:
-            raise SqlrlError(f"template {self.type_id}: blanks {sorted(in_text ^ in_sql)} stand in only one of text and SQL")
+            raise SqlrlError(
+                f"template {self.type_id}: blanks {sorted(in_text ^ in_sql)} stand in only one of text and SQL"
+            )
         if unknown := in_text - set(VALUES):
-            raise SqlrlError(f"template {self.type_id}: no values for blank {sorted(unknown)[0]!r}; known are {', '.join(VALUES)}")
+            raise SqlrlError(
+                f"template {self.type_id}: no values for blank {sorted(unknown)[0]!r}; known are {', '.join(VALUES)}"
+            )
 
     @property
     def blanks(self) -> tuple[str, ...]:
         "Names of the blanks in order of first use in the text."
         return tuple(dict.fromkeys(BLANK.findall(self.text)))
 
-# %% ../nbs/10_templates.ipynb #0e9baa45
+# %% ../nbs/10_templates.ipynb #07bd2506
 def fill(
     template: Template,
     values: dict[str, str | int],  # one for each blank
@@ -67,45 +78,47 @@ def fill(
     if set(values) != set(template.blanks):
         raise SqlrlError(f"template {template.type_id} has blanks {template.blanks}, got values for {tuple(values)}")
     quoted = {k: v.replace("'", "''") if isinstance(v, str) else v for k, v in values.items()}
-    return Question(f"{split}/{template.type_id}/{index}", database, template.text.format(**values), template.sql.format(**quoted),
-        template.type_id, split, params=dict(values))
+    return Question(
+        f"{split}/{template.type_id}/{index}",
+        database,
+        template.text.format(**values),
+        template.sql.format(**quoted),
+        template.type_id,
+        split,
+        params=dict(values),
+    )
 
 
-def combinations(
-    template: Template,
-    half: str,  # train or eval
-) -> list[dict[str, str | int]]:
+def combinations(template: Template, half: str) -> list[dict[str, str | int]]:  # train or eval
     "Every way to fill the blanks with values of one half, in a fixed order."
     return [dict(zip(template.blanks, chosen)) for chosen in product(*(VALUES[b][half] for b in template.blanks))]
 
 
 def choose_values(
-    template: Template,
-    half: str,  # train or eval
-    count: int,  # at most so many
-    rng: Random,
+    template: Template, half: str, count: int, rng: Random  # train or eval  # at most so many
 ) -> list[dict[str, str | int]]:
     "`count` different fillings drawn without replacement, all if there are fewer."
     every = combinations(template, half)
     return rng.sample(every, min(count, len(every)))
 
-# %% ../nbs/10_templates.ipynb #facc64f2
+# %% ../nbs/10_templates.ipynb #ea89aa42
 def normal_form(sql: str) -> str:
-    "`sql` with every literal blanked, parsed and printed again: two queries that differ only in values have one normal form."
+    "`sql` parsed and printed with every literal blanked: queries that differ only in values have one normal form."
     tree = sqlglot.parse_one(sql, read="sqlite")
     blanked = tree.transform(lambda node: exp.Literal.string("?") if isinstance(node, exp.Literal) else node)
     return blanked.sql(dialect="sqlite", normalize=True)
 
-# %% ../nbs/10_templates.ipynb #71070621
+# %% ../nbs/10_templates.ipynb #ec979685
 @lru_cache
-def read_templates(
-    purpose: str,  # trained, selection, check, test
-) -> tuple[Template, ...]:
+def read_templates(purpose: str) -> tuple[Template, ...]:  # trained, selection, check, test
     "The hand-written types of `data/templates/<purpose>.toml`."
     path = settings().paths.data / "templates" / f"{purpose}.toml"
-    try: table = tomllib.loads(path.read_text())
-    except OSError: raise SqlrlError(f"no templates for purpose {purpose!r}: {path.name} is not in data/templates") from None
-    except tomllib.TOMLDecodeError as e: raise SqlrlError(f"{path.name}: {e}") from None
+    try:
+        table = tomllib.loads(path.read_text())
+    except OSError:
+        raise SqlrlError(f"no templates for purpose {purpose!r}: {path.name} is not in data/templates") from None
+    except tomllib.TOMLDecodeError as e:
+        raise SqlrlError(f"{path.name}: {e}") from None
     return tuple(Template(type_id, purpose, row["text"], row["sql"]) for type_id, row in table.items())
 
 # %% ../nbs/10_templates.ipynb #cd4c110f
@@ -144,8 +157,10 @@ LINE_FILTERS = (
     Filter("tocountry", "to customers from {country}", "customers@country = '{country}'", "customers"),
 )
 
-# %% ../nbs/10_templates.ipynb #07aea02f
-COLUMN = re.compile(r"(\w+)@(\w+)")  # the grammar writes table@column; which spelling a query needs depends on its joins
+# %% ../nbs/10_templates.ipynb #51fc03b0
+COLUMN = re.compile(
+    r"(\w+)@(\w+)"
+)  # the grammar writes table@column; which spelling a query needs depends on its joins
 JOINS = {  # table to add → the condition that ties it to what is there
     "customers": "orders.customer_id = customers.id",
     "orders": "order_lines.order_id = orders.id",
@@ -154,10 +169,7 @@ JOINS = {  # table to add → the condition that ties it to what is there
 BEFORE = {"customers": ("orders",), "orders": (), "products": ()}  # tables that must be joined first
 
 
-def from_clause(
-    base: str,  # table the query counts
-    tables: set[str],  # further tables its columns need
-) -> str:
+def from_clause(base: str, tables: set[str]) -> str:  # table the query counts  # further tables its columns need
     "FROM with the joins from `base` to `tables` along the foreign keys, always in the same order."
     needed = {t for table in tables for t in (*BEFORE[table], table)} - {base} if tables - {base} else set()
     return base + "".join(f" JOIN {t} ON {JOINS[t]}" for t in ("orders", "customers", "products") if t in needed)
@@ -189,51 +201,87 @@ def filter_sets(filters: tuple[Filter, ...], most: int = 2) -> Iterator[tuple[Fi
             places = {a.name, b.name} in ({"city", "country"}, {"bycity", "bycountry"}, {"tocity", "tocountry"})
             if not same_blank and not places: yield (a, b)
 
-# %% ../nbs/10_templates.ipynb #89d6d646
-def _words(filters): return "".join(" " + f.words for f in filters)
+# %% ../nbs/10_templates.ipynb #40c5c162
+def _words(filters):
+    return "".join(" " + f.words for f in filters)
 
 
-def _grouped(noun, base, filters, attributes, measure="COUNT(*)", most="the most", quantity="how many {noun} are there"):
+def _grouped(
+    noun, base, filters, attributes, measure="COUNT(*)", most="the most", quantity="how many {noun} are there"
+):
     "Types that group `noun` by each attribute: per group, the top group, groups over a threshold."
     for word, plural, column in attributes:
         table = column.split("@")[0]
         group = f" GROUP BY {column}"
         used, name = _words(filters), f"{word}_{noun}"
-        yield f"per_{name}", f"For each {word}, {quantity.format(noun=noun)}{used}?", shop_query(f"{column}, {measure}", base, filters, (table,), tail=group)
+        yield f"per_{name}", f"For each {word}, {quantity.format(noun=noun)}{used}?", shop_query(
+            f"{column}, {measure}", base, filters, (table,), tail=group
+        )
         yield f"top_{name}", f"Which {word} has {most} {noun}{used}? Break ties by name.", shop_query(
-            column, base, filters, (table,), tail=f"{group} ORDER BY {measure} DESC, {column} LIMIT 1")
+            column, base, filters, (table,), tail=f"{group} ORDER BY {measure} DESC, {column} LIMIT 1"
+        )
         yield f"few_{name}", f"Which {word} has the fewest {noun}{used}? Break ties by name.", shop_query(
-            column, base, filters, (table,), tail=f"{group} ORDER BY {measure}, {column} LIMIT 1")
+            column, base, filters, (table,), tail=f"{group} ORDER BY {measure}, {column} LIMIT 1"
+        )
         yield f"over_{name}", f"Which {plural} have more than {{count}} {noun}{used}?", shop_query(
-            column, base, filters, (table,), tail=f"{group} HAVING {measure} > {{count}}")
+            column, base, filters, (table,), tail=f"{group} HAVING {measure} > {{count}}"
+        )
         yield f"least_{name}", f"Which {plural} have at least {{count}} {noun}{used}?", shop_query(
-            column, base, filters, (table,), tail=f"{group} HAVING {measure} >= {{count}}")
+            column, base, filters, (table,), tail=f"{group} HAVING {measure} >= {{count}}"
+        )
 
 
 CITY, COUNTRY = ("city", "cities", "customers@city"), ("country", "countries", "customers@country")
 CATEGORY, STATUS = ("category", "categories", "products@category"), ("status", "statuses", "orders@status")
 
-# %% ../nbs/10_templates.ipynb #3717a240
+# %% ../nbs/10_templates.ipynb #d8425eb7
 def customer_types(filters: tuple[Filter, ...]):
     "Types about customers: (name, text, SQL)."
     used = _words(filters)
     yield "count_customers", f"How many customers are there{used}?", shop_query("COUNT(*)", "customers", filters)
     yield "list_customers", f"List the names of customers{used}.", shop_query("customers@name", "customers", filters)
     for word, function in (("earliest", "MIN"), ("latest", "MAX")):
-        yield f"{word}_signup", f"What is the {word} signup date of customers{used}?", shop_query(f"{function}(customers@signup_date)", "customers", filters)
-    if "city" not in {f.name for f in filters}: yield "cities_customers", f"How many different cities have customers{used}?", shop_query("COUNT(DISTINCT customers@city)", "customers", filters)
+        yield f"{word}_signup", f"What is the {word} signup date of customers{used}?", shop_query(
+            f"{function}(customers@signup_date)", "customers", filters
+        )
+    if "city" not in {f.name for f in filters}:
+        yield "cities_customers", f"How many different cities have customers{used}?", shop_query(
+            "COUNT(DISTINCT customers@city)", "customers", filters
+        )
     ordered = "customers@id IN (SELECT customer_id FROM orders)"
     never = "customers@id NOT IN (SELECT customer_id FROM orders)"
-    for name, words, extra in (("ordering", "who placed an order", ordered), ("never", "who never placed an order", never)):
-        yield f"count_{name}", f"How many customers are there{used} {words}?", shop_query("COUNT(*)", "customers", filters, extra=extra)
-        yield f"list_{name}", f"List the names of customers{used} {words}.", shop_query("customers@name", "customers", filters, extra=extra)
+    for name, words, extra in (
+        ("ordering", "who placed an order", ordered),
+        ("never", "who never placed an order", never),
+    ):
+        yield f"count_{name}", f"How many customers are there{used} {words}?", shop_query(
+            "COUNT(*)", "customers", filters, extra=extra
+        )
+        yield f"list_{name}", f"List the names of customers{used} {words}.", shop_query(
+            "customers@name", "customers", filters, extra=extra
+        )
     for status in ("paid", "delayed", "refunded", "packed"):
         without = f"customers@id NOT IN (SELECT customer_id FROM orders WHERE status = '{status}')"
-        yield f"no_{status}", f"How many customers are there{used} with no {status} order?", shop_query("COUNT(*)", "customers", filters, extra=without)
-    for name, words, having in (("over", "more than {count} orders", "COUNT(*) > {count}"), ("exact", "exactly {count} orders", "COUNT(*) = {count}")):
+        yield f"no_{status}", f"How many customers are there{used} with no {status} order?", shop_query(
+            "COUNT(*)", "customers", filters, extra=without
+        )
+    for name, words, having in (
+        ("over", "more than {count} orders", "COUNT(*) > {count}"),
+        ("exact", "exactly {count} orders", "COUNT(*) = {count}"),
+    ):
         yield f"{name}_orders", f"List the names of customers{used} with {words}.", shop_query(
-            "customers@name", "orders", filters, ("customers",), tail=f" GROUP BY customers@id HAVING {having}")
-    yield from _grouped("customers", "customers", filters, [a for a in (CITY, COUNTRY) if a[0] not in {f.name for f in filters} and ("city" not in {f.name for f in filters})])
+            "customers@name", "orders", filters, ("customers",), tail=f" GROUP BY customers@id HAVING {having}"
+        )
+    yield from _grouped(
+        "customers",
+        "customers",
+        filters,
+        [
+            a
+            for a in (CITY, COUNTRY)
+            if a[0] not in {f.name for f in filters} and ("city" not in {f.name for f in filters})
+        ],
+    )
 
 
 def product_types(filters: tuple[Filter, ...]):
@@ -242,17 +290,29 @@ def product_types(filters: tuple[Filter, ...]):
     yield "count_products", f"How many products are there{used}?", shop_query("COUNT(*)", "products", filters)
     yield "list_products", f"List the names of products{used}.", shop_query("products@name", "products", filters)
     for word, function in (("average", "AVG"), ("highest", "MAX"), ("lowest", "MIN"), ("total", "SUM")):
-        yield f"{word}_price", f"What is the {word} price of products{used}?", shop_query(f"{function}(products@price)", "products", filters)
-    sold, never = "products@id IN (SELECT product_id FROM order_lines)", "products@id NOT IN (SELECT product_id FROM order_lines)"
+        yield f"{word}_price", f"What is the {word} price of products{used}?", shop_query(
+            f"{function}(products@price)", "products", filters
+        )
+    sold, never = (
+        "products@id IN (SELECT product_id FROM order_lines)",
+        "products@id NOT IN (SELECT product_id FROM order_lines)",
+    )
     for name, words, extra in (("sold", "that were sold", sold), ("unsold", "that were never sold", never)):
-        yield f"count_{name}", f"How many products are there{used} {words}?", shop_query("COUNT(*)", "products", filters, extra=extra)
-        yield f"list_{name}", f"List the names of products{used} {words}.", shop_query("products@name", "products", filters, extra=extra)
+        yield f"count_{name}", f"How many products are there{used} {words}?", shop_query(
+            "COUNT(*)", "products", filters, extra=extra
+        )
+        yield f"list_{name}", f"List the names of products{used} {words}.", shop_query(
+            "products@name", "products", filters, extra=extra
+        )
     yield "below_average", f"List the names of products{used} that cost less than the average product.", shop_query(
-        "products@name", "products", filters, extra="products@price < (SELECT AVG(price) FROM products)")
+        "products@name", "products", filters, extra="products@price < (SELECT AVG(price) FROM products)"
+    )
     for word, function in (("cheapest", "MIN"), ("dearest", "MAX")):
         yield word, f"List the names of products{used} that cost as much as the {word} product.", shop_query(
-            "products@name", "products", filters, extra=f"products@price = (SELECT {function}(price) FROM products)")
-    if "category" not in {f.name for f in filters}: yield from _grouped("products", "products", filters, [CATEGORY])
+            "products@name", "products", filters, extra=f"products@price = (SELECT {function}(price) FROM products)"
+        )
+    if "category" not in {f.name for f in filters}:
+        yield from _grouped("products", "products", filters, [CATEGORY])
 
 
 def order_types(filters: tuple[Filter, ...]):
@@ -260,14 +320,27 @@ def order_types(filters: tuple[Filter, ...]):
     used, names = _words(filters), {f.name for f in filters}
     yield "count_orders", f"How many orders are there{used}?", shop_query("COUNT(*)", "orders", filters)
     for word, function in (("earliest", "MIN"), ("latest", "MAX")):
-        yield f"{word}_order", f"What is the {word} order date of orders{used}?", shop_query(f"{function}(orders@order_date)", "orders", filters)
-    yield "buyers", f"How many different customers placed orders{used}?", shop_query("COUNT(DISTINCT orders@customer_id)", "orders", filters)
-    attributes = [a for a in (STATUS, CITY, COUNTRY) if a[0] not in names and f"by{a[0]}" not in names and not (a[0] in ("city", "country") and "bycity" in names)]
+        yield f"{word}_order", f"What is the {word} order date of orders{used}?", shop_query(
+            f"{function}(orders@order_date)", "orders", filters
+        )
+    yield "buyers", f"How many different customers placed orders{used}?", shop_query(
+        "COUNT(DISTINCT orders@customer_id)", "orders", filters
+    )
+    attributes = [
+        a
+        for a in (STATUS, CITY, COUNTRY)
+        if a[0] not in names and f"by{a[0]}" not in names and not (a[0] in ("city", "country") and "bycity" in names)
+    ]
     yield from _grouped("orders", "orders", filters, attributes)
     share = "100.0 * SUM(orders@status = '{status}') / COUNT(*)"
-    if "status" not in names: yield "share_status", f"What percentage of orders{used} have status {{status}}?", shop_query(share, "orders", filters)
-    if "placed" not in names: yield "months", f"How many orders are there{used} in month {{month}}?", shop_query(
-        "COUNT(*)", "orders", filters, extra="substr(orders@order_date, 6, 2) = '{month}'")
+    if "status" not in names:
+        yield "share_status", f"What percentage of orders{used} have status {{status}}?", shop_query(
+            share, "orders", filters
+        )
+    if "placed" not in names:
+        yield "months", f"How many orders are there{used} in month {{month}}?", shop_query(
+            "COUNT(*)", "orders", filters, extra="substr(orders@order_date, 6, 2) = '{month}'"
+        )
 
 
 def line_types(filters: tuple[Filter, ...]):
@@ -277,34 +350,67 @@ def line_types(filters: tuple[Filter, ...]):
     yield "units", f"How many units were sold{used}?", shop_query(units, "order_lines", filters)
     yield "revenue", f"What is the total revenue{used}?", shop_query(revenue, "order_lines", filters, ("products",))
     yield "count_lines", f"How many order lines are there{used}?", shop_query("COUNT(*)", "order_lines", filters)
-    yield "average_units", f"What is the average quantity of order lines{used}?", shop_query("AVG(order_lines@quantity)", "order_lines", filters)
-    yield "orders_with", f"How many different orders have lines{used}?", shop_query("COUNT(DISTINCT order_lines@order_id)", "order_lines", filters)
-    attributes = [a for a in (CATEGORY, CITY, COUNTRY) if f"in{a[0]}" not in names and f"to{a[0]}" not in names and not (a[0] in ("city", "country") and "tocity" in names)]
+    yield "average_units", f"What is the average quantity of order lines{used}?", shop_query(
+        "AVG(order_lines@quantity)", "order_lines", filters
+    )
+    yield "orders_with", f"How many different orders have lines{used}?", shop_query(
+        "COUNT(DISTINCT order_lines@order_id)", "order_lines", filters
+    )
+    attributes = [
+        a
+        for a in (CATEGORY, CITY, COUNTRY)
+        if f"in{a[0]}" not in names
+        and f"to{a[0]}" not in names
+        and not (a[0] in ("city", "country") and "tocity" in names)
+    ]
     for word, plural, column in attributes:
         table = column.split("@")[0]
         for noun, measure, extra in (("units", units, ()), ("revenue", revenue, ("products",))):
             yield f"per_{word}_{noun}", f"For each {word}, what is the total {noun} sold{used}?", shop_query(
-                f"{column}, {measure}", "order_lines", filters, (table, *extra), tail=f" GROUP BY {column}")
+                f"{column}, {measure}", "order_lines", filters, (table, *extra), tail=f" GROUP BY {column}"
+            )
             yield f"top_{word}_{noun}", f"Which {word} has the most {noun} sold{used}? Break ties by name.", shop_query(
-                column, "order_lines", filters, (table, *extra), tail=f" GROUP BY {column} ORDER BY {measure} DESC, {column} LIMIT 1")
+                column,
+                "order_lines",
+                filters,
+                (table, *extra),
+                tail=f" GROUP BY {column} ORDER BY {measure} DESC, {column} LIMIT 1",
+            )
     yield "big_lines", f"How many order lines are there{used} with more than {{count}} units?", shop_query(
-        "COUNT(*)", "order_lines", filters, extra="order_lines@quantity > {count}")
+        "COUNT(*)", "order_lines", filters, extra="order_lines@quantity > {count}"
+    )
     yield "big_spenders", f"List the names of customers who spent at least {{amount}}{used}.", shop_query(
-        "customers@name", "order_lines", filters, ("customers", "products"), tail=f" GROUP BY customers@id HAVING {revenue} >= {{amount}}")
+        "customers@name",
+        "order_lines",
+        filters,
+        ("customers", "products"),
+        tail=f" GROUP BY customers@id HAVING {revenue} >= {{amount}}",
+    )
 
-# %% ../nbs/10_templates.ipynb #6c357f31
+# %% ../nbs/10_templates.ipynb #3f080350
 @lru_cache
 def grammar_types() -> tuple[Template, ...]:
     "Every type the grammar can say, in a fixed order, purpose still open."
-    kinds = ((customer_types, CUSTOMER_FILTERS), (product_types, PRODUCT_FILTERS), (order_types, ORDER_FILTERS), (line_types, LINE_FILTERS))
-    rows = [("_".join((name, *(f.name for f in chosen))), text, sql)
-            for make, filters in kinds for chosen in filter_sets(filters) for name, text, sql in make(chosen)]
+    kinds = (
+        (customer_types, CUSTOMER_FILTERS),
+        (product_types, PRODUCT_FILTERS),
+        (order_types, ORDER_FILTERS),
+        (line_types, LINE_FILTERS),
+    )
+    rows = [
+        ("_".join((name, *(f.name for f in chosen))), text, sql)
+        for make, filters in kinds
+        for chosen in filter_sets(filters)
+        for name, text, sql in make(chosen)
+    ]
     return tuple(Template(type_id, "grammar", text, sql) for type_id, text, sql in rows)
 
-# %% ../nbs/10_templates.ipynb #9cf4493f
+# %% ../nbs/10_templates.ipynb #a9fdfd0c
 HELD_OUT = ("trained", "selection", "check", "test")  # purposes whose types the grammar's must not repeat
 TRAIN_TYPES = 200  # grammar types that are trained on, besides the hand-written ones
-WIDE_TYPES = 100  # further types, with joins and subqueries, that the corpus of the nano base uses besides the simple ones
+WIDE_TYPES = (
+    100  # further types, with joins and subqueries, that the corpus of the nano base uses besides the simple ones
+)
 
 
 def _example(template: Template) -> str:
@@ -322,19 +428,24 @@ def held_out_forms() -> dict[str, str]:
 def is_simple(template: Template) -> bool:
     "One table, no subquery, at most one blank: what the nano base should know best."
     tree = sqlglot.parse_one(_example(template), read="sqlite")
-    return not tree.find(exp.Join, exp.Subquery, exp.In) and sum(1 for _ in tree.find_all(exp.Select)) == 1 and len(template.blanks) <= 1
+    return (
+        not tree.find(exp.Join, exp.Subquery, exp.In)
+        and sum(1 for _ in tree.find_all(exp.Select)) == 1
+        and len(template.blanks) <= 1
+    )
 
 
 @lru_cache
-def purpose_types(
-    purpose: str,  # trained, train, corpus, selection, check, test
-) -> tuple[Template, ...]:
-    "The types of one purpose. Grammar types that repeat a held-out one are nobody's; of the rest the corpus has the simple ones and a seeded draw, the training set another draw."
-    if purpose not in ("train", "corpus"): return read_templates(purpose)
+def purpose_types(purpose: str) -> tuple[Template, ...]:  # trained, train, corpus, selection, check, test
+    """The types of one purpose. Grammar types that repeat a held-out one are nobody's; of the rest the corpus has the
+    simple ones and a seeded draw, the training set another draw."""
+    if purpose not in ("train", "corpus"):
+        return read_templates(purpose)
     taken, simple, others = set(held_out_forms()), [], []
     for template in grammar_types():
         form = normal_form(_example(template))
-        if form in taken: continue
+        if form in taken:
+            continue
         taken.add(form)
         (simple if is_simple(template) else others).append(template)
     drawn = Random(settings().seeds.data).sample(others, TRAIN_TYPES + WIDE_TYPES)
