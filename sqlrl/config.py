@@ -172,7 +172,19 @@ def _build(cls, values, where):
     ready = dataclasses.is_dataclass
     return cls(**{k: v if ready(v) else _convert(v, fields[k], where + k) for k, v in values.items()})
 
-# %% ../nbs/00_config.ipynb #77a031c8
+# %% ../nbs/00_config.ipynb #dfed8d3f
+_MAY_BE_ZERO = ("temperature", "questions", "types", "hours")  # greedy, all of them, no limit
+
+
+def _check_range(component, where):
+    "No number below zero, and zero only where it says something."
+    for field in dataclasses.fields(component):
+        value, zero = getattr(component, field.name), field.name in _MAY_BE_ZERO and where[-6:] != " grpo."
+        if value < 0 or (value == 0 and not zero):
+            least = "at least 0" if zero else "above 0"
+            raise SqlrlError(f"settings.ini: {where}{field.name} = {value} is too small: it must be {least}")
+
+
 def _build_scale(name, section):
     "A `Scale` from keys such as `grpo.steps`."
     nested = {f.name: f.type for f in dataclasses.fields(Scale) if dataclasses.is_dataclass(f.type)}
@@ -184,6 +196,7 @@ def _build_scale(name, section):
         if dot and group in groups: groups[group][rest] = value
         else: flat[key] = value
     components = {k: _build(nested[k], v, f"{where}{k}.") for k, v in groups.items()}
+    for group, component in components.items(): _check_range(component, f"{where}{group}.")
     return _build(Scale, flat | {"name": name} | components, where)
 
 # %% ../nbs/00_config.ipynb #7367a7cd

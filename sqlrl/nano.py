@@ -219,7 +219,7 @@ def nano_model(s: NanoSettings, vocabulary: int, end: int) -> tuple[nn.Module, d
     )
     return new_llama(config, seed_for(s.seed, "weights")), config
 
-# %% ../nbs/49_nano.ipynb #7a704903
+# %% ../nbs/49_nano.ipynb #d699f436
 def nano_update(
     model: nn.Module, optimizer: optim.MultiOptimizer, blocks: Sequence[Block], step: int, s: NanoSettings
 ) -> float:
@@ -263,6 +263,14 @@ def tokenizer_files(tokenizer: PreTrainedTokenizerFast) -> dict[str, str]:
         }
 
 
+def _refuse_foreign(folder):
+    "Raise unless `folder` is new, empty, or a model folder, which a new model may replace."
+    if folder.exists() and not folder.is_dir(): raise SqlrlError(f"{folder} is a file: name a new folder for the model")
+    known = ("config.json", "model.safetensors", "manifest.json", "report.json", "tokenizer", "chat_template")
+    foreign = sorted(f.name for f in folder.iterdir() if not f.name.startswith(known)) if folder.exists() else []
+    if foreign: raise SqlrlError(f"{folder} holds {foreign[0]}, which is no part of a model: name a new folder")
+
+
 def train_nano(
     folder: Path,  # where the model goes
     checkpoints: Path,  # where a killed run goes on from
@@ -271,6 +279,7 @@ def train_nano(
 ) -> list[float]:
     """Train the base model from scratch and write it as a model folder; returns the loss of each step.
     Started again, it goes on from the last checkpoint."""
+    _refuse_foreign(Path(folder))
     tokenizer = build_tokenizer()
     model, config = nano_model(s, len(tokenizer), tokenizer.eos_token_id)
     optimizer, types = nano_optimizer(), [t.sql for t in purpose_types("corpus")]

@@ -277,7 +277,7 @@ def final(study: Study, key: str) -> StageEnd:
         if stage == chosen: study.enter(scored[known_as], "final")
     return StageEnd(0, f"kept {chosen}")
 
-# %% ../nbs/47_pipeline.ipynb #0f137f4b
+# %% ../nbs/47_pipeline.ipynb #7638ecdb
 _SCORING = ("bootstrap", "compare", "config", "episode", "evaluate", "ledger", "models", "pipeline", "policy",
     "protocol", "records", "rollout", "sandbox", "shop", "slots", "splits", "tables", "templates", "verifier")
 _LEARNING = _SCORING + ("checkpoint", "logprobs", "sft")
@@ -386,6 +386,9 @@ def run_pipeline(
     seed = known.seeds.train if seed is None else seed
     path, command = Path(run_dir or new_run_path(scale, seed, fresh)), f"sqlrl pipeline --scale {scale} --seed {seed}"
     if fresh and (path / "run.json").exists(): raise SqlrlError(f"{path} holds a run: name another, or go on with it")
+    inside = path.resolve().is_relative_to(known.paths.root) and not path.resolve().is_relative_to(known.paths.runs)
+    if inside: raise SqlrlError(f"{path} is in the repository: live runs go below runs/ or outside of it")
+    protocol_for(found.protocol)
     bundle, databases = load_model(found.model, found.protocol), shop_databases()
     files = [known.paths.data / name for name in ("shop/hashes.json", "splits", "templates")]
     data = data_hashes(bundle.folder, *files)

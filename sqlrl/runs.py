@@ -71,13 +71,15 @@ def data_hashes(*paths: Path) -> dict[str, str]:
         return f.relative_to(root).as_posix() if (f := f.resolve()).is_relative_to(root := project_root()) else f.name
     return {name(f): file_hash(f) for f in files}
 
-# %% ../nbs/36_runs.ipynb #fdd04f0d
+# %% ../nbs/36_runs.ipynb #8fa4a8bf
 @contextmanager
 def run_lock(
     folder: Path,  # the run folder
 ) -> Iterator[None]:
     "Hold the folder; `SqlrlError` with the holder's process id when another process does."
-    Path(folder).mkdir(parents=True, exist_ok=True)
+    try: Path(folder).mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise SqlrlError(f"{folder} is a file, not a folder: name another run folder") from None
     with open(Path(folder) / "lock", "a+") as f:
         try: fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -314,7 +316,7 @@ class Run:
             rows = pd.concat([read_table(self.path, name), rows]).drop_duplicates(key, keep="last")
         return write_table(self.path, name, rows)
 
-# %% ../nbs/36_runs.ipynb #e8dcbb56
+# %% ../nbs/36_runs.ipynb #2fca6136
 def _first_difference(had, has, name: str = "") -> tuple | None:
     "Dotted name and both values of the first difference between two nestings."
     if isinstance(had, dict) and isinstance(has, dict):
@@ -328,7 +330,10 @@ def _begin(path: Path, scale: Scale, seeds: dict, data: dict, command: str, root
     "The record of a new run, or that of the same run continued."
     now = RunRecord(path.name, scale.name, to_json(scale), seeds, git_state(root), packages(), data, machine(), command,
         datetime.now(timezone.utc).isoformat(timespec="seconds"))
-    if not (path / "run.json").exists(): return now
+    if not (path / "run.json").exists():
+        if foreign := sorted(p.name for p in path.iterdir() if p.name != "lock"):
+            raise SqlrlError(f"{path} holds {foreign[0]} and no run: name an empty or a new folder")
+        return now
     before = read_run(path)
     for part in ("scale", "config", "seeds", "data"):
         if found := _first_difference(getattr(before, part), getattr(now, part), part):
