@@ -29,7 +29,7 @@ help:
 venv: $(MADE)
 
 reproduce: $(MADE)
-	@$(BIN)/sqlrl reproduce --scale $(SCALE) $(if $(filter-out 0,$(FRESH)),--fresh)
+	@$(BIN)/sqlrl reproduce --scale '$(SCALE)' $(if $(filter-out 0,$(FRESH)),--fresh)
 
 # The notebooks run as copies, so that testing never changes them; CI compares the copies' outputs with the committed ones.
 test: $(MADE)

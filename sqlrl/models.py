@@ -174,7 +174,7 @@ def blas_report() -> dict[str, Any]:
     with blas_threads(0): all_cores = gemm_gflops()
     return report | {"threads": threads, "kernel": kernel().decode(), "gflops_all_cores": all_cores}
 
-# %% ../nbs/20_models.ipynb #4c39062d
+# %% ../nbs/20_models.ipynb #701c6e2b
 def _sync(path):
     "Force a file or folder to disk."
     handle = os.open(path, os.O_RDONLY)
@@ -217,9 +217,10 @@ def check_manifest(folder: Path) -> None:
     _restore(folder)
     if not (folder / "manifest.json").is_file(): return
     for name, entry in json.loads((folder / "manifest.json").read_text())["files"].items():
-        if not (folder / name).is_file(): raise SqlrlError(f"{folder}: {name} is missing")
+        remedy = "copy the folder again, whole, or make it again"
+        if not (folder / name).is_file(): raise SqlrlError(f"{folder}: {name} is missing: {remedy}")
         if file_hash(folder / name) != entry["sha256"]:
-            raise SqlrlError(f"{folder}: {name} is damaged, its hash is not the one in manifest.json")
+            raise SqlrlError(f"{folder}: {name} is damaged, its hash is not the one in manifest.json: {remedy}")
 
 # %% ../nbs/20_models.ipynb #e9e1cbc4
 def llama_config(
@@ -294,7 +295,7 @@ def lora_layers(model: nn.Module) -> dict[str, LoRALinear]:
     "The adapted linear maps by name."
     return {name: module for name, module in model.named_modules() if isinstance(module, LoRALinear)}
 
-# %% ../nbs/20_models.ipynb #388d274b
+# %% ../nbs/20_models.ipynb #0c5c8f06
 @dataclass(frozen=True)
 class Bundle:
     "A model with what is needed to talk to it."
@@ -340,7 +341,8 @@ def _read_model(model):
         return loaded, tokenizer, folder or hf_repo_to_path(model)
     except Exception as error:
         where = f"cannot load model folder {folder}" if folder else f"{model} is no folder and the Hub did not give it"
-        raise SqlrlError(f"{where}: {_first_line(error)}") from error
+        remedy = "copy or convert the model again" if folder else "check the name and the connection"
+        raise SqlrlError(f"{where} ({_first_line(error)}): {remedy}") from error
 
 
 def load_model(
@@ -395,7 +397,7 @@ def adapter_weights(model: nn.Module) -> dict[str, mx.array]:
     "The adapter's tensors by name."
     return {k: v for k, v in tree_flatten(model.parameters()) if k.endswith((".lora_a", ".lora_b"))}
 
-# %% ../nbs/20_models.ipynb #ea3e5f40
+# %% ../nbs/20_models.ipynb #15558db1
 def save_adapter(
     model: nn.Module,
     folder: Path,
@@ -422,7 +424,8 @@ def _read_adapter(folder):
         mx.eval(weights)
         return LoraSettings(parameters["rank"], parameters["scale"]), weights
     except (OSError, ValueError, KeyError, RuntimeError) as error:
-        raise SqlrlError(f"cannot read adapter {folder}: {_first_line(error)}") from None
+        raise SqlrlError(f"cannot read adapter {folder} ({_first_line(error)}): "
+            "name a folder that mlx-lm or sqlrl wrote, whole") from None
 
 
 def load_adapter(model: nn.Module, folder: Path) -> nn.Module:
@@ -436,7 +439,7 @@ def load_adapter(model: nn.Module, folder: Path) -> nn.Module:
     wrong += [f"scale is {lora.scale}, here {m.scale}" for m in lora_layers(model).values() if m.scale != lora.scale]
     if wrong:
         if fresh: remove_lora(model)
-        raise SqlrlError(f"adapter {folder} is for another model: {wrong[0]}")
+        raise SqlrlError(f"adapter {folder} is for another model ({wrong[0]}): name the model it was trained on")
     model.load_weights(list(weights.items()), strict=False)
     return model
 
