@@ -494,6 +494,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                             'sqlrl.runs.StageRecord': ('runs.html#stagerecord', 'sqlrl/runs.py'),
                             'sqlrl.runs._begin': ('runs.html#_begin', 'sqlrl/runs.py'),
                             'sqlrl.runs._first_difference': ('runs.html#_first_difference', 'sqlrl/runs.py'),
+                            'sqlrl.runs._free_bytes': ('runs.html#_free_bytes', 'sqlrl/runs.py'),
                             'sqlrl.runs._is_unchanged': ('runs.html#_is_unchanged', 'sqlrl/runs.py'),
                             'sqlrl.runs._sync': ('runs.html#_sync', 'sqlrl/runs.py'),
                             'sqlrl.runs._verify': ('runs.html#_verify', 'sqlrl/runs.py'),

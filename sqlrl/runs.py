@@ -92,7 +92,13 @@ def run_lock(
         f.flush()
         yield
 
-# %% ../nbs/36_runs.ipynb #95aecd13
+# %% ../nbs/36_runs.ipynb #3057ce7f
+def _free_bytes(folder):
+    "Free space where `folder` is or will be."
+    folder = Path(folder).absolute()
+    return shutil.disk_usage(next(p for p in (folder, *folder.parents) if p.exists())).free
+
+
 @contextmanager
 def plain_disk_errors(
     folder: Path,  # that is written to
@@ -102,7 +108,7 @@ def plain_disk_errors(
     except SqlrlError: raise
     except Exception as e:
         known = getattr(e, "errno", None) in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        if not known and (not isinstance(e, (OSError, RuntimeError)) or shutil.disk_usage(Path(folder)).free > 2**20):
+        if not known and (not isinstance(e, (OSError, RuntimeError)) or _free_bytes(folder) > 2**20):
             raise
         raise SqlrlError(f"disk full while writing below {folder}: free some space and give the same command again, "
             "it goes on from what is whole there") from None
