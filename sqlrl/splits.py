@@ -4,11 +4,11 @@
 
 # %% auto #0
 __all__ = ['NEAR', 'ROW_LIMIT', 'SPLITS', 'STORED_CHOICES', 'Shape', 'shape', 'Clause', 'read_rule', 'near_types', 'apply_rule',
-           'cuts_tie', 'audit_reference', 'open_set', 'question_counts', 'usable_values', 'draw_held_out',
-           'record_splits', 'read_manifest', 'training_questions', 'load_split', 'why_held_out', 'guard_training',
-           'same_results', 'Finding', 'purpose_findings', 'value_findings', 'leak_report']
+           'audit_reference', 'open_set', 'question_counts', 'usable_values', 'draw_held_out', 'record_splits',
+           'read_manifest', 'training_questions', 'load_split', 'why_held_out', 'guard_training', 'same_results',
+           'Finding', 'purpose_findings', 'value_findings', 'leak_report']
 
-# %% ../nbs/11_splits.ipynb #7d1d5602
+# %% ../nbs/11_splits.ipynb #f1bc0814
 import csv
 import itertools
 import json
@@ -32,6 +32,7 @@ from .config import SqlrlError, settings
 from .records import SCHEMA_VERSION, Database, Question, content_hash, file_hash, seed_for, write_text
 from .shop import SCHEMA, recorded_hashes, shop_databases
 from .templates import VALUES, Template, choose_values, combinations, fill, normal_form, purpose_types
+from .verifier import constant, cuts_tie, has_answer, limit_probe
 
 # %% ../nbs/11_splits.ipynb #0da634de
 def _sql(template, values):
@@ -132,22 +133,14 @@ def apply_rule(rule: dict[str, Clause]) -> tuple[dict[str, str], dict[str, str]]
     left = [t for t in of(exclude.near_to) if t.type_id not in withdrawn]
     return withdrawn, {a: b for a, b, _ in near_types(of(exclude.types), left, exclude.how)}
 
-# %% ../nbs/11_splits.ipynb #ba0101a7
+# %% ../nbs/11_splits.ipynb #77fe0c11
 ROW_LIMIT = 10_000  # as the grader's
 
 
-def cuts_tie(sql: str, db: sqlite3.Connection) -> bool:
-    "Whether the LIMIT of the outermost SELECT falls between different rows with equal order keys."
-    tree = sqlglot.parse_one(sql, read="sqlite")
-    limit, order = tree.args.get("limit"), tree.args.get("order")
-    if limit is None: return False
-    last, width = int(limit.expression.this), len(tree.expressions)
-    tree.set("limit", None)
-    tree.set("expressions", [*tree.expressions, *(key.this.copy() for key in (order.expressions if order else ()))])
-    rows = db.execute(tree.sql("sqlite")).fetchmany(last + 1)
-    if len(rows) <= last: return False
-    kept, dropped = rows[last - 1], rows[last]
-    return kept[width:] == dropped[width:] and kept != dropped
+def _cuts_tie(sql, db):
+    "Whether the LIMIT of the query falls between different rows with equal order keys."
+    probe = limit_probe(sql)
+    return probe is not None and cuts_tie(db.execute(probe.sql).fetchmany(ROW_LIMIT), probe)
 
 
 def audit_reference(
@@ -157,11 +150,11 @@ def audit_reference(
     "Why a reference makes no fair question, or an empty string."
     try:
         results = [Counter(db.execute(sql).fetchmany(ROW_LIMIT + 1)) for db in connections]
-        if any(cuts_tie(sql, db) for db in connections): return "cuts a tie"
+        if any(_cuts_tie(sql, db) for db in connections): return "cuts a tie"
     except sqlite3.Error as e: return f"fails: {e}"
     if any(rows.total() > ROW_LIMIT for rows in results): return "returns too many rows"
-    if not any(value is not None for row in results[0] for value in row): return "has no answer on the first database"
-    return "has the same answer on every database" if all(rows == results[0] for rows in results) else ""
+    if not has_answer(results[0]): return "has no answer on the first database"
+    return "has the same answer on every database" if constant(results) else ""
 
 
 def open_set(stack: ExitStack, databases: Iterable[Database]) -> list[sqlite3.Connection]:
