@@ -5,19 +5,24 @@
 # %% auto #0
 __all__ = ['SCHEMA', 'PLACES', 'CATEGORIES', 'STATUSES', 'STATUS_VALUES', 'YEARS', 'PRICES', 'COUNTS', 'AMOUNTS', 'MONTHS',
            'FIRST_NAMES', 'LAST_NAMES', 'PRODUCT_ADJECTIVES', 'PRODUCT_NOUNS', 'SHOP_SETS', 'HALVES', 'ROLES',
-           'OUTSIDE_YEARS', 'CHEAP_PRICE', 'AVERAGE_PRICE', 'schema_text', 'Shop', 'Shelf', 'shop_rows', 'write_shop',
-           'shop_content', 'recorded_hashes', 'record_hashes', 'shop_databases']
+           'OUTSIDE_YEARS', 'SPARE_CATEGORY', 'CHEAP_PRICE', 'AVERAGE_PRICE', 'GOODS', 'schema_text', 'Shop', 'Shelf',
+           'recorded_freeze', 'record_freeze', 'shop_rows', 'table_statements', 'write_shop', 'shop_content',
+           'recorded_hashes', 'record_hashes', 'ordinary_database', 'shop_databases']
 
-# %% ../nbs/04_shop.ipynb #c26a33bf
+# %% ../nbs/04_shop.ipynb #d791a4ae
 import itertools
 import json
 import random
 import sqlite3
+import tomllib
 from collections import Counter
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
+
+import sqlglot
+from sqlglot import exp
 
 from .config import SqlrlError, settings
 from .records import Database, atomic_path, content_hash, file_hash, seed_for, write_text
@@ -35,7 +40,7 @@ def schema_text() -> str:
     "The schema as prompts show it: one CREATE TABLE a line."
     return SCHEMA
 
-# %% ../nbs/04_shop.ipynb #35a9e22b
+# %% ../nbs/04_shop.ipynb #770bd2e3
 PLACES = {  # country → cities; which half of the study may ask about it
     "train": {
         "France": ("Paris", "Lyon", "Nice"), "Spain": ("Madrid", "Seville"), "Italy": ("Rome", "Milan", "Turin"),
@@ -83,9 +88,10 @@ SHOP_SETS = ("shop_train", "shop_eval")
 HALVES = {"shop_train": "train", "shop_eval": "eval"}  # which half of the values a set is made of
 ROLES = ("base", "sparse", "adversarial", "tangled")  # the agent queries the first, the grader all
 OUTSIDE_YEARS = (2015, 2026)  # before and after the usual years of both halves
+SPARE_CATEGORY = "Gifts"  # in neither half: never asked about
 CHEAP_PRICE, AVERAGE_PRICE = 5, 50  # below every threshold; mean of every category of the adversarial shop, exactly
 
-# %% ../nbs/04_shop.ipynb #303dbfb7
+# %% ../nbs/04_shop.ipynb #9430fa98
 @dataclass
 class Shop:
     "The rows of a shop while they are generated; ids count up from 1."
@@ -95,10 +101,12 @@ class Shop:
     products: list[tuple] = field(default_factory=list)
     orders: list[tuple] = field(default_factory=list)
     order_lines: list[tuple] = field(default_factory=list)
+    before: list[tuple[int, int]] = field(default_factory=list)  # customers of whom the first gets the lower id
+    outermost: dict[int, int] = field(default_factory=dict)  # orders that get the lowest ids (-1) or the highest (1)
 
-    def customer(self, name: str, city: str, signup_date: str) -> int:
-        "Add a customer; returns the id."
-        country = next(country for country, cities in PLACES[self.half].items() if city in cities)
+    def customer(self, name: str, city: str, signup_date: str, country: str = "") -> int:
+        "Add a customer, of the city's country if none is given; returns the id."
+        country = country or next(country for country, cities in PLACES[self.half].items() if city in cities)
         self.customers.append((len(self.customers) + 1, name, city, country, signup_date))
         return len(self.customers)
 
@@ -122,6 +130,27 @@ class Shop:
     def line(self, order_id: int, product_id: int, quantity: int) -> None:
         "Add a line to an order."
         self.order_lines.append((len(self.order_lines) + 1, order_id, product_id, quantity))
+
+    def change(self, order_id: int, **new) -> None:
+        "Give an order another customer_id, order_date or status."
+        _, customer_id, order_date, status = self.orders[order_id - 1]
+        old = {"customer_id": customer_id, "order_date": order_date, "status": status}
+        self.orders[order_id - 1] = (order_id, *(old | new).values())
+
+    def price(self, product_id: int) -> int:
+        "The price of a product."
+        return self.products[product_id - 1][3]
+
+    def spent(self) -> Counter:
+        "What each customer has spent so far."
+        spent = Counter()
+        for _, order, product, quantity in self.order_lines:
+            spent[self.orders[order - 1][1]] += quantity * self.price(product)
+        return spent
+
+    def orders_of(self, city: str) -> list[tuple]:
+        "The orders of customers in a city."
+        return [order for order in self.orders if self.customers[order[1] - 1][2] == city]
 
 # %% ../nbs/04_shop.ipynb #812c1f77
 def _below(rng, n):
@@ -201,33 +230,228 @@ def _cover(shop, people, goods):
             customer = _pick(shop.rng, people[cities[i % len(cities)]])
             shop.order(customer, _day(shop.rng, year), STATUS_VALUES[shop.half][0], *_basket(shop, 1, goods))
 
-# %% ../nbs/04_shop.ipynb #74b45c4a
-def _base(shop):
-    "An ordinary shop."
+# %% ../nbs/04_shop.ipynb #3ddffc8c
+def _by_price(shop, goods, category=""):
+    "Ids of the sold products, of one category or of all others, by price."
+    wanted = [row for row in shop.products[:goods] if not category or row[2] == category]
+    return [row[0] for row in sorted(wanted, key=lambda row: (row[3], row[0]))]
+
+
+def _top_spender(shop, i, city, most, goods):
+    "In the i-th city, where nobody spent over `most`, T spends a third more; no part of the question can be left out."
+    first, special, years = STATUS_VALUES[shop.half][0], min(CATEGORIES[shop.half]), YEARS[shop.half]
+    few = _by_price(shop, goods, special)
+    rest = [product for product in _by_price(shop, goods) if product not in few]
+    def new(name, day=""): return shop.customer(name, city, day or _usual_day(shop))
+    def units(product, share): return (product, int(share * max(5000, most * 4 / 3)) // shop.price(product))
+    name, pair, day = _person(shop.rng), _person(shop.rng), _usual_day(shop)
+    namesake, top, other = new(name), new(name), new(_person(shop.rng))
+    shop.before.append((namesake, top))
+    shop.order(namesake, _day(shop.rng, years[1 + i % 3]), first, units(rest[i % 9], 0.1))
+    shop.order(top, f"{years[1]}-07-05", "cancelled", units(few[-1], 0.32))
+    shop.order(top, f"{years[3]}-05-07", first, *[units(rest[-1 - i % 4], 0.36)] * 2)
+    shop.order(other, _day(shop.rng, years[2 + i % 2]), first, units(rest[len(rest) // 2 + i % 9 - 4], 0.94))
+    for _ in range(2): shop.order(new(pair, day), _usual_day(shop), "cancelled", units(few[-1 - i % 2], 0.7))
+
+
+def _level_cities(shop, people, cities, day):
+    "Two cities of a country get equally many orders, most of all; a buyer of the second has most, many on one day."
+    first, last = min(cities), max(cities)
+    fans, favourite = people[first], people[last][0]
+    covering = len(PLACES[shop.half]) * len(YEARS[shop.half])  # the first orders, which stay as they are
+    def spare(city): return [o[0] for o in shop.orders_of(city) if o[0] > covering and o[1] != favourite]
+    for city in set(cities) - {first, last}:
+        for order in spare(city)[::2]: shop.change(order, customer_id=_pick(shop.rng, fans))
+    for order in spare(first)[: len(spare(last)) - 2][:10]: shop.change(order, customer_id=favourite, order_date=day)
+    while (gap := len(shop.orders_of(first)) - len(shop.orders_of(last))) > 1:
+        shop.change(spare(first)[0], customer_id=_pick(shop.rng, people[last][1:]))
+    while gap < -1:
+        shop.change(spare(last)[0], customer_id=_pick(shop.rng, fans))
+        gap += 2
+    if gap:
+        buyer = _pick(shop.rng, fans if gap < 0 else people[last][1:])
+        _some_order(shop, buyer, STATUS_VALUES[shop.half][0], _basket(shop, 1, 9))
+
+
+def _level_countries(shop, people):
+    "Every country so; and in the last city an order from abroad."
+    countries = list(PLACES[shop.half])
+    for i, cities in enumerate(PLACES[shop.half].values()):
+        _level_cities(shop, people, cities, f"{YEARS[shop.half][i % 4]}-02-{10 + i}")
+        abroad = shop.customer(_person(shop.rng), max(cities), _usual_day(shop), countries[i - 1])
+        _some_order(shop, abroad, "pending", _basket(shop, 1, 9))
+
+
+def _first_cancelled(shop, people):
+    "The first order of each city is a cancelled one, alone on its day."
+    year = YEARS[shop.half][0]
+    for i, (city, ids) in enumerate(people.items()):
+        day = f"{year}-01-{2 + i % 27:02d}"
+        for order in shop.orders_of(city):
+            if order[2] <= day: shop.change(order[0], order_date=f"{year}-02-{1 + order[0] % 28:02d}")
+        shop.order(_pick(shop.rng, ids), day, "cancelled", *_basket(shop, 1, 9))
+
+
+def _most_cancelled(shop):
+    "The first city of a country has most cancelled orders, and lacks a status."
+    kept = STATUS_VALUES[shop.half][0]
+    def cancelled(city): return sum(order[3] == "cancelled" for order in shop.orders_of(city))
+    for cities in PLACES[shop.half].values():
+        first, status = min(cities), next(s for s in ("packed", "refunded") if s != kept)
+        free = [order for order in shop.orders_of(first) if order[3] not in ("cancelled", kept)]
+        free.sort(key=lambda order: order[3] == status)
+        while cancelled(first) <= max(cancelled(city) for city in cities if city != first) or free[-1][3] == status:
+            shop.change(free.pop()[0], status="cancelled")
+
+
+def _months(shop, year):
+    "Orders of a year by month."
+    return Counter(int(day[5:7]) for _, _, day, _ in shop.orders if day.startswith(str(year)))
+
+
+def _busy_months(shop):
+    "In each year another month leads by one order before February, which is far ahead; cancelled orders stay."
+    for year, lead in zip(YEARS[shop.half], (4, 6, 9, 11)):
+        while True:
+            counts = _months(shop, year)
+            movable = [o for o in shop.orders if o[2].startswith(str(year)) and o[3] != "cancelled"]
+            def month(order): return int(order[2][5:7])
+            rest = Counter(month(o) for o in movable if month(o) not in (2, lead))
+            most = max(counts[m] for m in counts if m not in (2, lead))
+            if counts[2] >= most + 2 and counts[lead] == counts[2] + 1: break
+            source, to = max(rest, key=lambda m: (rest[m], m)), 2 if counts[2] < most + 2 else lead
+            if counts[lead] > counts[2] + 1: source, to = lead, 2
+            order = next(o for o in movable if month(o) == source)
+            shop.change(order[0], order_date=f"{year}-{to:02d}-{1 + order[0] % 28:02d}")
+
+
+def _sell(shop, orders, product, units):
+    "Add lines of at most thirty units to orders, those of customers who spent least first."
+    spent = shop.spent()
+    ranked = sorted(orders, key=lambda order: (spent[shop.orders[order - 1][1]], order))
+    for i, order in zip(range(0, units, 30), itertools.cycle(ranked)): shop.line(order, product, min(30, units - i))
+
+
+def _decoy_product(shop, year, goods):
+    "Of all products one of the category that sells least in a year sells most; another category still leads."
+    orders = {order[0] for order in shop.orders if order[2].startswith(str(year))}
+    units, of_category = Counter(), Counter({category: 0 for category in CATEGORIES[shop.half]})
+    for _, order, product, quantity in shop.order_lines:
+        if order in orders:
+            units[product] += quantity
+            of_category[shop.products[product - 1][2]] += quantity
+    least = min(of_category, key=lambda category: (of_category[category], category))
+    best, product = max(of_category, key=of_category.get), _by_price(shop, goods, least)[0]
+    more = max(units.values()) + 1 - units[product]
+    _sell(shop, orders, product, more)
+    behind = max(0, of_category[least] + more + 3 - of_category[best])
+    for product in _by_price(shop, goods, best)[:3]: _sell(shop, orders, product, -(-behind // 3))
+
+# %% ../nbs/04_shop.ipynb #d5187944
+GOODS = 56  # of the sixty products of an ordinary shop that are ever sold
+
+
+def _ordinary(shop):
+    "An ordinary shop: {city: ids}."
     _range_of_products(shop, 60, 99)
-    people, goods = _people(shop, 200), 56
-    _cover(shop, people, goods)
+    people = _people(shop, 200)
+    _cover(shop, people, GOODS)
     buyers = _shuffled(shop.rng, range(1, 201))[:170]
     while len(shop.orders) < 500:  # some buy more often than others
         customer = buyers[int(len(buyers) * shop.rng.random() ** 1.5)]
-        _some_order(shop, customer, _pick(shop.rng, STATUSES), _basket(shop, 1 + _below(shop.rng, 4), goods))
+        _some_order(shop, customer, _pick(shop.rng, STATUSES), _basket(shop, 1 + _below(shop.rng, 4), GOODS))
+    return people
 
-# %% ../nbs/04_shop.ipynb #bead9221
+
+def _base(shop):
+    "An ordinary shop whose winners are chosen."
+    people = _ordinary(shop)
+    _level_countries(shop, people)
+    spent = shop.spent()
+    for i, city in enumerate(people):
+        _top_spender(shop, i, city, max(spent[customer] for customer in people[city]), GOODS)
+    _first_cancelled(shop, people)
+    _busy_months(shop)
+    for year in YEARS[shop.half]: _decoy_product(shop, year, GOODS)
+    _most_cancelled(shop)
+
+# %% ../nbs/04_shop.ipynb #69c452dd
+def _ladder(shop):
+    """Seven products a category, the dearest last: five around the mean of all, two far above it or far below.
+    Returns how many are sold."""
+    mean = PRICES[shop.half][2]
+    for k, step in enumerate((-2, -1, 0, 1, 2, None, None)):
+        for i, category in enumerate(CATEGORIES[shop.half]):
+            spread = (11 - 2 * k) * 2 * (len(CATEGORIES[shop.half]) // 2 - 1 - i // 2)
+            if step is not None: price = mean + step
+            else: price = 2 * mean - k - 1 + spread if i % 2 else k
+            shop.product(_article(shop.rng), category, price)
+    return 4 * len(CATEGORIES[shop.half])
+
+
+def _tie_categories(shop, year, skip=()):
+    "Add a line so that the two leading categories of `year` sold equally many units; not for the customers in `skip`."
+    orders = {order[0] for order in shop.orders if order[2].startswith(str(year))}
+    units = Counter()
+    for _, order, product, quantity in shop.order_lines:
+        if order in orders: units[shop.products[product - 1][2]] += quantity
+    (_, most), (second, fewer) = units.most_common(2)
+    order = max(order for order in orders if shop.orders[order - 1][1] not in skip)
+    if most > fewer: shop.line(order, next(row[0] for row in shop.products if row[2] == second), most - fewer)
+
+
+def _leads_by_one(shop, people, cities, day, other_days):
+    "Few people of the first city of a country order most lines; the last has one order more, four of them on one day."
+    first, last, kept = min(cities), max(cities), STATUS_VALUES[shop.half][0]
+    while len(people[first]) < 8 + max(len(people[city]) for city in cities if city != first):
+        people[first].append(shop.customer(_person(shop.rng), first, _usual_day(shop)))
+    gap = len(shop.orders_of(first)) - len(shop.orders_of(last))
+    for status, who in zip([*("cancelled", "returned", "delayed"), *[kept] * max(0, -gap)], itertools.cycle((2, 3, 4))):
+        shop.order(people[first][who], next(other_days), status, *_basket(shop, 8, 24))
+    usual = [order[0] for order in shop.orders_of(first) if order[3] == kept]
+    shop.outermost |= {usual[0]: -1, usual[-1]: 1} if len(usual) > 1 else {usual[0]: -1}
+    for i in range(4 + max(0, gap)):
+        status = ("pending", "packed", "refunded", "paid")[i % 4]
+        shop.order(people[last][i % 2], day, status, *_basket(shop, 1, 24))
+
+
+def _tie_spenders(shop, people, days, goods):
+    """Two customers of a city buy what the other has bought, and ten of each dear thing: both have spent most.
+    Returns all of them."""
+    dear = [(product, 10) for product in range(goods - len(CATEGORIES[shop.half]) + 1, goods + 1)]
+    for a, b, *_ in people.values():
+        bought = {who: [line[2:] for line in shop.order_lines if shop.orders[line[1] - 1][1] == who] for who in (a, b)}
+        for who, other in ((a, b), (b, a)):
+            shop.order(who, next(days), STATUSES[len(shop.orders) % 8], *bought[other], *dear)
+    return {who for ids in people.values() for who in ids[:2]}
+
+
+def _tie_months(shop, year):
+    "Orders moved until January and October share the lead; an order of January is on New Year's Day."
+    while (counts := _months(shop, year))[1] != counts[10]:
+        to = 1 if counts[1] < counts[10] else 10
+        other = max((m for m in counts if m not in (1, 10)), key=lambda m: (counts[m], m))
+        order = next(o for o in shop.orders if o[2].startswith(f"{year}-{other:02d}"))
+        shop.change(order[0], order_date=f"{year}-{to:02d}-{2 + order[0] % 26:02d}")
+
+
 def _sparse(shop):
     "Few orders: most customers, products and months have none. In each country few people of one city order most."
-    _range_of_products(shop, 40, 49)
-    people, goods = _people(shop, 8 * len(_cities(shop))), 24
+    goods, years = _ladder(shop), YEARS[shop.half]
+    people = _people(shop, 11 * len(_cities(shop)))
     _cover(shop, {city: ids[:2] for city, ids in people.items()}, goods)
-    for cities in PLACES[shop.half].values():
-        first, last = min(cities), max(cities)  # the first has more people, buyers and lines, the last more orders
-        while len(people[first]) < 8 + max(len(people[city]) for city in cities if city != first):
-            people[first].append(shop.customer(_person(shop.rng), first, _usual_day(shop)))
-        for customer in people[first][2:4]:
-            _some_order(shop, customer, _pick(shop.rng, STATUSES), _basket(shop, 12, goods))
-        for _ in range(6):
-            _some_order(shop, people[last][0], STATUSES[len(shop.orders) % len(STATUSES)], _basket(shop, 1, goods))
+    for i, order in enumerate(list(shop.orders)):
+        shop.change(order[0], order_date=f"{order[2][:4]}-01-{1 + i // len(years) % 3:02d}")
+    months = (4, 7, 3, 8, 5, 12, 6, 9, 2, 11)
+    days = itertools.cycle(f"{year}-{month:02d}-{3 + month}" for month in months for year in years)
+    for i, cities in enumerate(PLACES[shop.half].values()):
+        _leads_by_one(shop, people, cities, f"{years[i % 4]}-10-16", days)
+    tied = _tie_spenders(shop, people, days, goods)
+    for year in years:
+        _tie_months(shop, year)
+        _tie_categories(shop, year, tied)
 
-# %% ../nbs/04_shop.ipynb #31792b6a
+# %% ../nbs/04_shop.ipynb #2e908dc4
 @dataclass(frozen=True)
 class Shelf:
     "Ids of the sold products of one category of the adversarial shop."
@@ -242,7 +466,7 @@ class Shelf:
 
 
 def _shelves(shop):
-    "Fifteen products a category: {category: Shelf}."
+    "Sixteen products a category: {category: Shelf}."
     names, shelves = [_article(shop.rng) for _ in PRICES[shop.half]], {}
     for category in CATEGORIES[shop.half]:
         here = _shuffled(shop.rng, names)
@@ -251,11 +475,19 @@ def _shelves(shop):
         average = shop.product(here[0], category, AVERAGE_PRICE)
         cheap = [shop.product(here[1], category, CHEAP_PRICE) for _ in range(4)]
         dear = shop.product(here[2], category, 5 * AVERAGE_PRICE - 4 * CHEAP_PRICE)
-        shop.product(here[0], category, AVERAGE_PRICE)  # never sold
+        for _ in range(2): shop.product(here[0], category, AVERAGE_PRICE)  # never sold
         shelves[category] = Shelf(thresholds, average, cheap, dear)
     return shelves
 
-# %% ../nbs/04_shop.ipynb #ffd93ad4
+
+def _spare_shelf(shop):
+    """Products one euro beside each threshold and the average, in a category nobody asks about.
+    Returns the id of the last, one above the average."""
+    for price in (*PRICES[shop.half], AVERAGE_PRICE):
+        for beside in (price - 1, price + 1): last = shop.product(_article(shop.rng), SPARE_CATEGORY, beside)
+    return last
+
+# %% ../nbs/04_shop.ipynb #87fa94e9
 def _edge_days(shop):
     "First and last day of every usual year and a day in June of the years outside, over and over."
     edges = [f"{year}-{day}" for year in YEARS[shop.half] for day in ("01-01", "12-31")]
@@ -273,7 +505,8 @@ def _namesakes(shop, city, years):
 
 
 def _neighbours(shop, city, days, goods):
-    "For each status a buyer who knows no other and one who does; two early and two late to sign up, who never order."
+    """For each status a buyer who knows no other and one who does; two early and two late to sign up, who never order;
+    somebody whose only order, in the first status, has no lines."""
     statuses, rng, signups = STATUS_VALUES[shop.half], shop.rng, _edge_days(shop)
     for i, status in enumerate(statuses):
         loyal = shop.customer(_person(rng), city, next(signups))
@@ -283,6 +516,8 @@ def _neighbours(shop, city, days, goods):
     for year in (OUTSIDE_YEARS[0] - 1, OUTSIDE_YEARS[1] + 1):
         day = _day(rng, year)
         for _ in range(2): shop.customer(_person(rng), city, day)
+    empty_handed = shop.customer(_person(rng), city, next(signups))
+    shop.order(empty_handed, next(days[statuses[0]]), statuses[0])
 
 
 def _grid(shop, buyers, days, goods):
@@ -293,7 +528,7 @@ def _grid(shop, buyers, days, goods):
             lines = [line] * (1 + (i + 1) % 2) + [(_pick(shop.rng, goods), 1)] * (i % 3)
             shop.order(buyers[i // 2 % len(buyers)], next(days[status]), status, *lines)
 
-# %% ../nbs/04_shop.ipynb #f1c3f9ef
+# %% ../nbs/04_shop.ipynb #4ff4a084
 def _exact_counts(shop, city, turn, goods):
     "For each threshold n a customer with n orders; orders of n units or n lines, or of more lines than products."
     rng = shop.rng
@@ -304,23 +539,28 @@ def _exact_counts(shop, city, turn, goods):
         for k in range(n): _some_order(shop, customer, _pick(rng, STATUSES), baskets[(turn + i + k) % 4])
 
 
-def _exact_amounts(shop, city, shelves):
-    "For each amount a customer who spent exactly so much, and two namesakes who spent more only together."
+def _exact_amounts(shop, city, shelves, above_average):
+    "For each amount somebody who spent exactly so much, one a euro more, and two namesakes who spent more together."
     rng, product = shop.rng, _pick(shop.rng, list(shelves.values())).average
     for amount in AMOUNTS[shop.half]:
         name, units = _person(rng), amount // AVERAGE_PRICE
         for who, bought in ((_person(rng), units), (name, units // 2 + 1), (name, units // 2 + 1)):
             _some_order(shop, shop.customer(who, city, _usual_day(shop)), _pick(rng, STATUSES), [(product, bought)])
+        by_one = [(product, amount // AVERAGE_PRICE - 1), (above_average, 1)]
+        _some_order(shop, shop.customer(_person(rng), city, _usual_day(shop)), _pick(rng, STATUSES), by_one)
 
 
-def _exact_categories(shop, shelves):
-    "For each number of categories two namesakes who bought from exactly so many, but more products and lines."
+def _exact_categories(shop, shelves, spare):
+    "For each number of categories two namesakes who bought from exactly so many, but more products; one from all."
     for n in range(1, len(shelves) + 1):
         name, city = _person(shop.rng), _pick(shop.rng, _cities(shop))
         for _ in range(2):
             chosen = _shuffled(shop.rng, list(shelves.values()))[:n]
             lines = [(shelf.average, 1) for shelf in chosen] + [(product, 1) for product in chosen[0].thresholds[:4]]
             _some_order(shop, shop.customer(name, city, _usual_day(shop)), _pick(shop.rng, STATUSES), lines)
+    everything = [(shelf.average, 1) for shelf in shelves.values()] + [(spare, 1)]
+    collector = shop.customer(_person(shop.rng), _pick(shop.rng, _cities(shop)), _usual_day(shop))
+    _some_order(shop, collector, _pick(shop.rng, STATUSES), everything)
 
 
 def _twice_a_day(shop, shelves):
@@ -331,21 +571,60 @@ def _twice_a_day(shop, shelves):
         for product in shelf.thresholds[:2]:
             shop.order(customer, f"{year}-{month}-14", _pick(shop.rng, STATUSES), (product, 1))
 
-# %% ../nbs/04_shop.ipynb #4183fe4e
+# %% ../nbs/04_shop.ipynb #6df37e53
 def _bulk(shop, buyers, shelves):
-    """Each year bulk orders in each status, twice the one before, cancelled last. Winners by units, money and lines
+    """Each year bulk orders in each status, more than the one before, cancelled last. Winners by units, money and lines
     differ, also between statuses and years. In 2015 two namesakes buy, and spend most of all."""
-    statuses = [*(status for status in STATUS_VALUES[shop.half] if status != "cancelled"), "cancelled"]
+    statuses = [*(status for status in STATUS_VALUES[shop.half] if status != "cancelled"), "cancelled"][-4:]
     name, city, shelves, rng = _person(shop.rng), _pick(shop.rng, _cities(shop)), list(shelves.values()), shop.rng
     spenders = [shop.customer(name, city, f"{YEARS[shop.half][0]}-03-03") for _ in range(2)]
     for i, (year, times) in enumerate([(year, 1) for year in YEARS[shop.half]] + [(year, 4) for year in OUTSIDE_YEARS]):
-        for k, status in enumerate(statuses, 5 - len(statuses)):
-            by_units, by_money = (shelves[(i + k + shift) % len(shelves)] for shift in (0, len(shelves) // 2))
-            lines = [(by_units.cheap[0], times * 150 * 2**k), (by_money.thresholds[-1], times * 50 * 2**k)]
-            for customer in spenders if year == OUTSIDE_YEARS[0] else [_pick(rng, buyers)]:
-                shop.order(customer, f"{year}-06-20" if times > 1 else _day(rng, year), status, *lines)
-        by_lines = [(shelves[(i + 2) % len(shelves)].dear, 1)] * 80
+        for k, (status, units) in enumerate(zip(statuses, (300, 600, 1800, 2400)), 1):
+            by_units, by_money = (shelves[(k - i + shift) % len(shelves)] for shift in (0, len(shelves) // 2))
+            days = [f"{year}-06-20"] if times > 1 else _edges(year) if k == 4 else [_day(rng, year)]
+            units = times * units // len(days)
+            lines = [(by_units.cheap[0], units), (by_money.thresholds[-1], units // 3)]
+            who = spenders if year == OUTSIDE_YEARS[0] else [_pick(rng, buyers)]
+            for customer, (n, day) in itertools.product(who, enumerate(days)):
+                halves = [(lines[0][0], lines[0][1] // len(days) + n)] * len(days)  # on edges the line stands twice
+                shop.order(customer, day, status, *halves, lines[1])
+        by_lines = [(shelves[(2 - i) % len(shelves)].dear, 1)] * 80
         shop.order(_pick(rng, buyers), f"{year}-06-21", STATUS_VALUES[shop.half][0], *by_lines)
+
+
+def _edges(year): return [f"{year}-01-01", f"{year}-12-31"]
+
+
+def _day_after(shop, shelves):
+    "New Year's Day after the last usual year, if that is no year of the other half: signups and orders, one large."
+    year = YEARS[shop.half][-1] + 1
+    if year in YEARS["eval" if shop.half == "train" else "train"]: return
+    for i, cities in enumerate(PLACES[shop.half].values()):
+        customer = shop.customer(_person(shop.rng), cities[0], f"{year}-01-01")
+        shelf = list(shelves.values())[(4 - len(YEARS[shop.half])) % len(shelves)]
+        shop.order(customer, f"{year}-01-01", STATUS_VALUES[shop.half][0], (shelf.cheap[0], 1 if i else 1200))
+
+
+def _same_signups(shop):
+    "In each country and usual year somebody signs up on a day on which somebody else did."
+    for country, year in itertools.product(PLACES[shop.half], YEARS[shop.half]):
+        _, _, city, _, day = next(row for row in shop.customers if row[3] == country and row[4].startswith(str(year)))
+        shop.customer(_person(shop.rng), city, day)
+
+
+def _year_ends(shop, shelves):
+    """Two dozen customers order each January; one customer's orders make December lead by one in each usual year,
+    and June outside them all."""
+    visitor = shop.customer(_person(shop.rng), _pick(shop.rng, _cities(shop)), f"{OUTSIDE_YEARS[0]}-06-15")
+    guests = [shop.customer(_person(shop.rng), _pick(shop.rng, _cities(shop)), _usual_day(shop)) for _ in range(24)]
+    line = (list(shelves.values())[0].average, 1)
+    def order(day, who=visitor): shop.order(who, day, STATUS_VALUES[shop.half][0], line)
+    for year in YEARS[shop.half]:
+        for i, guest in enumerate(guests): order(f"{year}-01-{20 + i % 12}", guest)
+        while (counts := _months(shop, year))[12] <= max(counts[m] for m in counts if m != 12): order(f"{year}-12-14")
+    most = max(_months(shop, year)[12] for year in YEARS[shop.half])
+    for year in OUTSIDE_YEARS:
+        while _months(shop, year)[6] <= most: order(f"{year}-06-16")
 
 
 def _oddities(shop, buyers, shelves):
@@ -361,10 +640,10 @@ def _oddities(shop, buyers, shelves):
             line = (_pick(rng, list(shelves.values())).average, 20)
             shop.order(customer, _day(rng, year), others[i % len(others)], line)
 
-# %% ../nbs/04_shop.ipynb #f5446c60
+# %% ../nbs/04_shop.ipynb #c6b5176f
 def _adversarial(shop):
     "Every edge a plausible wrong query steps over."
-    shelves, buyers, rng = _shelves(shop), [], shop.rng
+    shelves, spare, buyers, rng = _shelves(shop), _spare_shelf(shop), [], shop.rng
     goods = [product for shelf in shelves.values() for product in shelf.all()]
     for turn, cities in enumerate(PLACES[shop.half].values()):
         days = {status: _edge_days(shop) for status in STATUS_VALUES[shop.half]}
@@ -372,20 +651,28 @@ def _adversarial(shop):
         here = [customer for city in cities for customer in _namesakes(shop, city, years)]
         for city in cities: _neighbours(shop, city, days, goods)
         _grid(shop, here, days, goods)
+        for year in YEARS[shop.half]:  # of the first category by name there is something in every sum
+            one = (shelves[min(shelves)].average, 1)
+            shop.order(here[0], _day(rng, year), STATUS_VALUES[shop.half][0], one)
         favourite = cities[turn % len(cities)]  # will have the most customers and the most orders
         _exact_counts(shop, favourite, turn, goods)
-        _exact_amounts(shop, favourite, shelves)
+        _exact_amounts(shop, favourite, shelves, spare)
         visitor = shop.customer(_person(rng), favourite, _usual_day(shop))  # has an order, but bought nothing
         shop.order(visitor, _day(rng, YEARS[shop.half][turn % 4]), STATUSES[turn % len(STATUSES)])
         for customer in here:  # over every amount
             _some_order(shop, customer, _pick(rng, STATUSES), [(_pick(rng, list(shelves.values())).average, 20)])
         buyers += here
-    _exact_categories(shop, shelves)
+    _exact_categories(shop, shelves, spare)
     _twice_a_day(shop, shelves)
     _bulk(shop, buyers, shelves)
     _oddities(shop, buyers, shelves)
+    _day_after(shop, shelves)
+    _same_signups(shop)
+    for i, cities in enumerate(reversed(PLACES[shop.half].values())):  # so that no two countries have equally many
+        for _ in range(i + 1): shop.customer(_person(rng), cities[0], f"{OUTSIDE_YEARS[0]}-06-15")
+    _year_ends(shop, shelves)
 
-# %% ../nbs/04_shop.ipynb #c9b263e0
+# %% ../nbs/04_shop.ipynb #29aa941c
 def _few_products(shop):
     "Every second category has one, dear product; the others two cheap namesakes and two dearer ones at one price."
     for i, category in enumerate(CATEGORIES[shop.half]):
@@ -412,16 +699,6 @@ def _tied_months(i, count):
     lead = count // 3 + 1
     return [2 * i + 1] * lead + [2 * i + 2] * lead + [11] * (count - 2 * lead)
 
-
-def _tie_categories(shop, year):
-    "Add a line so that the two leading categories of `year` sold equally many units."
-    orders = {order[0] for order in shop.orders if order[2].startswith(str(year))}
-    units = Counter()
-    for _, order, product, quantity in shop.order_lines:
-        if order in orders: units[shop.products[product - 1][2]] += quantity
-    (_, most), (second, fewer) = units.most_common(2)
-    if most > fewer: shop.line(max(orders), next(row[0] for row in shop.products if row[2] == second), most - fewer)
-
 # %% ../nbs/04_shop.ipynb #66ffd601
 def _tangled(shop):
     "Ties and repeats."
@@ -440,17 +717,38 @@ def _tangled(shop):
             shop.order(ids[who], day, status, lines[0], lines[0], *(lines[1:] if month == 11 else ()))
         _tie_categories(shop, year)
 
-# %% ../nbs/04_shop.ipynb #d7f41cee
+# %% ../nbs/04_shop.ipynb #ae66e976
 def _renumbered(shop):
     "The rows with ids dealt at random: {table: rows in order of id}."
     columns = {"customers": {}, "products": {}, "orders": {1: "customers"}, "order_lines": {1: "orders", 2: "products"}}
     new, tables = {}, {}
     for table, links in columns.items():
         rows, links = getattr(shop, table), {0: table} | links  # column → table whose ids it holds
-        new[table] = dict(zip((row[0] for row in rows), _shuffled(shop.rng, range(1, len(rows) + 1))))
+        rank = shop.outermost if table == "orders" else {}
+        ids = sorted(_shuffled(shop.rng, (row[0] for row in rows)), key=lambda i: rank.get(i, 0))
+        new[table] = {old: i for i, old in enumerate(ids, 1)}
+        for a, b in shop.before if table == "customers" else ():
+            low, high = sorted((new[table][a], new[table][b]))
+            new[table] |= {a: low, b: high}
         tables[table] = sorted(tuple(new[links[i]][x] if i in links else x for i, x in enumerate(row)) for row in rows)
     return tables
 
+
+def _freeze_path(): return settings().paths.data / "shop" / "frozen.toml"
+
+
+def recorded_freeze() -> str:
+    "The hash of the mutation operators when they were frozen; the tangled shop is drawn from it."
+    try: return tomllib.loads(_freeze_path().read_text())["operators"]
+    except (OSError, ValueError, KeyError) as e:
+        raise SqlrlError(f"cannot read {_freeze_path()} ({e}): restore it from the repository") from None
+
+
+def record_freeze(operators: str) -> Path:
+    "Note a new hash of the operators; the tangled shop and all hashes have to be drawn anew after that."
+    note = "# Hash of the mutation operators (06_mutants.operator_hash) at the time they were frozen.\n" \
+        "# The tangled shop is drawn from it, so that nobody who wrote a mutant had seen that database.\n"
+    return write_text(_freeze_path(), f'{note}operators = "{operators}"\n')
 
 _BUILDERS = {"base": _base, "sparse": _sparse, "adversarial": _adversarial, "tangled": _tangled}
 
@@ -464,11 +762,12 @@ def shop_rows(
     if set_name not in SHOP_SETS: raise SqlrlError(f"no shop {set_name!r}: there are {' and '.join(SHOP_SETS)}")
     if role not in ROLES: raise SqlrlError(f"no database {role!r} in {set_name}: there are {', '.join(ROLES)}")
     if seed is None: seed = settings().seeds.data
-    shop = Shop(HALVES[set_name], random.Random(seed_for(seed, set_name, role)))
+    unseen = [recorded_freeze()] if role == "tangled" else []
+    shop = Shop(HALVES[set_name], random.Random(seed_for(seed, set_name, role, *unseen)))
     _BUILDERS[role](shop)
     return _renumbered(shop)
 
-# %% ../nbs/04_shop.ipynb #85decd82
+# %% ../nbs/04_shop.ipynb #943be137
 def _connect_readonly(path):
     "A connection for our own checks; SQL of a model goes through the sandbox only."
     return closing(sqlite3.connect(f"{Path(path).resolve().as_uri()}?mode=ro&immutable=1", uri=True))
@@ -482,6 +781,15 @@ def _check_file(path):
             raise sqlite3.DatabaseError("it fails SQLite's own checks")
 
 
+def table_statements() -> list[str]:
+    "The CREATE TABLE statements of the files: those of the prompt, with NOT NULL for every column."
+    trees = sqlglot.parse(SCHEMA, read="sqlite")
+    for column in (column for tree in trees for column in tree.find_all(exp.ColumnDef)):
+        never_null = exp.ColumnConstraint(kind=exp.NotNullColumnConstraint())
+        if not column.find(exp.PrimaryKeyColumnConstraint): column.append("constraints", never_null)
+    return [tree.sql("sqlite") for tree in trees]
+
+
 _PRAGMAS = ("page_size=4096", "auto_vacuum=NONE", "encoding='UTF-8'", "secure_delete=ON", "journal_mode=MEMORY")
 
 
@@ -490,7 +798,7 @@ def _fill_file(path, tables):
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         for pragma in _PRAGMAS: db.execute(f"PRAGMA {pragma}")
         db.execute("BEGIN")
-        for statement in SCHEMA.splitlines(): db.execute(statement)
+        for statement in table_statements(): db.execute(statement)
         for table, rows in tables.items():
             db.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(rows[0]))})", rows)
         db.execute("COMMIT")
@@ -524,7 +832,7 @@ def shop_content(path: Path) -> str:
         raise SqlrlError(f"{path} is not a whole shop database ({e}): delete it and it is built again") from None
     return content_hash([schema, rows])
 
-# %% ../nbs/04_shop.ipynb #0e872e78
+# %% ../nbs/04_shop.ipynb #85c2e41f
 def _file(folder, set_name, role):
     "Where a database lies."
     return (Path(folder) if folder else settings().paths.runs / "cache" / "shop") / f"{set_name}-{role}.sqlite"
@@ -549,6 +857,17 @@ def record_hashes(
         path = write_shop(_file(folder, set_name, role), shop_rows(set_name, role))
         record[set_name][role] = {"file": file_hash(path), "content": shop_content(path)}
     return write_text(_record_path(), json.dumps(record, indent=1) + "\n")
+
+
+def ordinary_database(
+    set_name: str = "shop_eval",
+    folder: Path | None = None,  # where the file goes, runs/cache/shop if None
+) -> Database:
+    "A shop in which nothing was chosen, to show what a grader with one such database lets pass."
+    shop = Shop(HALVES[set_name], random.Random(seed_for(settings().seeds.data, set_name, "base")))
+    _ordinary(shop)
+    path = write_shop(_file(folder, set_name, "ordinary"), _renumbered(shop))
+    return Database(f"{set_name}-ordinary", str(path), file_hash(path), "ordinary")
 
 
 def _verified(folder, set_name, role, recorded):
