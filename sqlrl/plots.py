@@ -5,8 +5,9 @@
 # %% auto #0
 __all__ = ['SOURCES', 'SPLIT_LABELS', 'STAGE_LABELS', 'OUTCOME_CATEGORIES', 'ours', 'published', 'published_splits',
            'published_types', 'published_outcomes', 'outcome_categories', 'published_pipeline', 'published_groups',
-           'use_style', 'caption', 'span', 'save_figure', 'fig_shop_results', 'fig_outcomes', 'fig_types',
-           'with_labels', 'pipeline_points', 'fig_pipeline', 'group_shares', 'fig_mixed_groups']
+           'use_style', 'caption', 'span', 'save_figure', 'new_axes', 'source_ticks', 'percent_axis',
+           'fig_shop_results', 'fig_outcomes', 'fig_types', 'with_labels', 'pipeline_points', 'fig_pipeline',
+           'group_shares', 'fig_mixed_groups']
 
 # %% ../nbs/50_plots.ipynb #73946954
 import textwrap
@@ -185,7 +186,7 @@ def _stamp_smoke(fig: Figure) -> None:
     fig.text(0.5, 0.55, "SMOKE RUN, NOT A RESULT", gid="smoke", fontsize=26, fontweight="bold", color=SOURCES["smoke"],
         alpha=0.3, rotation=20, ha="center", va="center")
 
-# %% ../nbs/50_plots.ipynb #7bd4c086
+# %% ../nbs/50_plots.ipynb #c4d326eb
 def save_figure(
     fig: Figure,
     table: pd.DataFrame,  # the plotted values, with a column `source`
@@ -208,16 +209,18 @@ def save_figure(
     return [svg, csv]
 
 
-def _new_axes(size: tuple[float, float], margins: tuple[float, float, float, float], columns: int = 1):
+def new_axes(size: tuple[float, float], margins: tuple[float, float, float, float], columns: int = 1,
+    gap: float = 0.12,  # between columns, in widths of one
+):
     "Axes in a figure of `size` with `margins` left, right, top and bottom, all in inches."
     (width, height), (left, right, top, bottom) = size, margins
     fig, axes = plt.subplots(1, columns, sharey=True, figsize=size)
     fig.subplots_adjust(
-        left=left / width, right=1 - right / width, top=1 - top / height, bottom=bottom / height, wspace=0.12)
+        left=left / width, right=1 - right / width, top=1 - top / height, bottom=bottom / height, wspace=gap)
     return axes
 
 
-def _source_ticks(ax: Axes, ticks: dict[float, tuple[str, str]]) -> None:
+def source_ticks(ax: Axes, ticks: dict[float, tuple[str, str]]) -> None:
     "Labels of rows, y → text and source, in the source's colour."
     ax.set_yticks(list(ticks), [label for label, _ in ticks.values()])
     for tick, (_, source) in zip(ax.get_yticklabels(), ticks.values()): tick.set_color(SOURCES[source])
@@ -225,13 +228,13 @@ def _source_ticks(ax: Axes, ticks: dict[float, tuple[str, str]]) -> None:
     ax.spines["left"].set_visible(False)
 
 
-def _percent_axis(axis, label: str) -> None:
+def percent_axis(axis, label: str) -> None:
     "An axis of shares from 0 to 1, labelled in percent."
     axis.set_ticks([0, 0.25, 0.5, 0.75, 1], ["0", "25", "50", "75", "100 %"])
     axis.set_label_text(label)
     axis.axes.grid(True, axis=axis.axis_name)
 
-# %% ../nbs/50_plots.ipynb #48dc0f3e
+# %% ../nbs/50_plots.ipynb #2c92f09b
 def _split_heading(rows: pd.DataFrame) -> str:
     "Name of a split with its number of questions, per source where they differ."
     counts = rows.dropna(subset="questions").groupby("source", sort=False).questions.max().astype(int)
@@ -267,7 +270,7 @@ def fig_shop_results(
     splits = [s for s in SPLIT_LABELS if s != "excluded" and (table.split == s).any()]
     models = list(dict.fromkeys(zip(table.source, table.model)))
     height = 0.5 + len(splits) * (0.26 * len(models) + 0.36)
-    ax = _new_axes((9.0, height), (1.95, 1.75, 0.45, 0.5)) if ax is None else ax
+    ax = new_axes((9.0, height), (1.95, 1.75, 0.45, 0.5)) if ax is None else ax
     y, ticks = 0.0, {}
     for split in splits:
         rows = table[table.split == split]
@@ -279,11 +282,11 @@ def fig_shop_results(
             _dumbbell(ax, y, mine, SOURCES[source])
         y -= 1.4
     ax.set(xlim=(0, 1), ylim=(y + 0.8, 0.8), title="Shop questions solved, before and after training")
-    _source_ticks(ax, ticks)
-    _percent_axis(ax.xaxis, "correct attempts, hollow before and filled after training")
+    source_ticks(ax, ticks)
+    percent_axis(ax.xaxis, "correct attempts, hollow before and filled after training")
     return ax
 
-# %% ../nbs/50_plots.ipynb #0bd5de30
+# %% ../nbs/50_plots.ipynb #1ba2b20b
 def _filling(category: str) -> dict:
     "Colour, hatch and edge of an outcome category."
     if category.endswith("unknown"): return {"facecolor": "#EEEEEE", "hatch": "////", "edgecolor": "#777777"}
@@ -310,23 +313,23 @@ def fig_outcomes(
 ) -> Axes:
     "How the attempts of every model and stage ended, as shares of all its attempts."
     bars = list(dict.fromkeys(zip(table.source, table.model, table.stage)))
-    ax = _new_axes((9.0, 1.4 + 0.36 * len(bars)), (2.4, 0.8, 0.75, 0.5)) if ax is None else ax
+    ax = new_axes((9.0, 1.4 + 0.36 * len(bars)), (2.4, 0.8, 0.75, 0.5)) if ax is None else ax
     y, ticks, before = 0.0, {}, None
     for source, model, stage in bars:
         y -= 1.0 if before in (None, (source, model)) else 1.5
         ticks[y], before = (f"{model} ({source}), {STAGE_LABELS[stage]}", source), (source, model)
         _bar(ax, y, table[(table.source == source) & (table.model == model) & (table.stage == stage)])
     ax.set(xlim=(0, 1), ylim=(y - 0.6, -0.3))
-    _source_ticks(ax, ticks)
+    source_ticks(ax, ticks)
     ax.text(1.015, -0.35, "attempts", fontsize=8.5, va="bottom")
     ax.set_title("How attempts ended", pad=24)
     keys = [Patch(**_filling(name), label=name) for name in OUTCOME_CATEGORIES if (table.outcome == name).any()]
     ax.legend(handles=keys, loc="lower left", bbox_to_anchor=(-0.005, 1.0), ncols=len(keys), frameon=False, fontsize=8,
         handlelength=1.0, handletextpad=0.4, columnspacing=1.2, borderaxespad=0.2)
-    _percent_axis(ax.xaxis, "share of attempts")
+    percent_axis(ax.xaxis, "share of attempts")
     return ax
 
-# %% ../nbs/50_plots.ipynb #20e036e3
+# %% ../nbs/50_plots.ipynb #974d55ce
 def _cells(ax: Axes, rates: pd.DataFrame) -> None:
     "A cell with its percentage for every rate, shaded in its source's colour; a dash where there is none."
     shades, edges = {"ours": "Blues", "smoke": "Oranges", "published": "Greys"}, np.arange(len(rates) + 1)
@@ -366,7 +369,7 @@ def fig_types(
     "Heat table: percent of attempts correct for each type, model and stage."
     rates = _type_rates(table)
     labels = table.drop_duplicates("type_id").set_index("type_id").label
-    ax = _new_axes((4.6 + 0.62 * rates.shape[1], 1.2 + 0.24 * len(rates)), (3.6, 1.0, 1.0, 0.1)) if ax is None else ax
+    ax = new_axes((4.6 + 0.62 * rates.shape[1], 1.2 + 0.24 * len(rates)), (3.6, 1.0, 1.0, 0.1)) if ax is None else ax
     _cells(ax, rates)
     for y, (split, type_id) in enumerate(rates.index):
         counts = table[(table.split == split) & (table.type_id == type_id)].questions
@@ -392,7 +395,7 @@ def with_labels(types: pd.DataFrame) -> pd.DataFrame:
     types = types[types.split != "trained"]
     return types.assign(label=types.type_id.map(known).fillna(types.type_id.str.replace("_", " ").str.capitalize()))
 
-# %% ../nbs/50_plots.ipynb #ffe2a37b
+# %% ../nbs/50_plots.ipynb #d567664f
 def pipeline_points(
     curve: pd.DataFrame,  # table `curve`
     stages: pd.DataFrame,  # table `stages`
@@ -436,7 +439,7 @@ def fig_pipeline(
     ax=None,  # three axes
 ) -> np.ndarray:
     "Pass rate on selection, check and trained questions along the stages; three axes."
-    axes = _new_axes((11.4, 4.0), (0.65, 0.2, 0.75, 0.7), columns=3) if ax is None else ax
+    axes = new_axes((11.4, 4.0), (0.65, 0.2, 0.75, 0.7), columns=3) if ax is None else ax
     table = table.assign(x=_position(table))
     mine = table[table.source != "published"]
     steps = int(mine.step.max()) if len(mine) else 0
@@ -449,12 +452,12 @@ def fig_pipeline(
         panel.set(xlim=(-1.2, 6.4), ylim=(0, 1))
         panel.set_title(SPLIT_LABELS[split], fontsize=9.5)
         panel.set_xticks(list(names), list(names.values()), fontsize=7.5)
-        _percent_axis(panel.yaxis, "")
+        percent_axis(panel.yaxis, "")
     axes[0].set_ylabel("correct attempts")
     axes[0].figure.suptitle("The pipeline, stage by stage", x=0.15 / 11.4, ha="left", fontsize=11, fontweight="bold")
     return axes
 
-# %% ../nbs/50_plots.ipynb #55cc1dc8
+# %% ../nbs/50_plots.ipynb #e21d6518
 def group_shares(
     groups: pd.DataFrame,  # table `groups`
 ) -> pd.DataFrame:
@@ -480,7 +483,7 @@ def fig_mixed_groups(
     ax: Axes | None = None,
 ) -> Axes:
     "Share of groups that are mixed at each GRPO step, beside what became of the others and the published anchors."
-    ax = _new_axes((9.0, 4.0), (0.75, 2.9, 0.45, 0.5)) if ax is None else ax
+    ax = new_axes((9.0, 4.0), (0.75, 2.9, 0.45, 0.5)) if ax is None else ax
     mine, known = table[table.source != "published"], table[table.source == "published"]
     colour = SOURCES[mine.source.iloc[0]] if len(mine) else None
     ends = []
@@ -499,5 +502,5 @@ def fig_mixed_groups(
             arrowprops={"arrowstyle": "-", "color": c, "lw": 0.6, "shrinkA": 2, "shrinkB": 1}, annotation_clip=False)
     ax.set(ylim=(0, 1), title="Groups that can still teach", xlabel="GRPO step")
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    _percent_axis(ax.yaxis, "share of the groups of a step")
+    percent_axis(ax.yaxis, "share of the groups of a step")
     return ax

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['figure_folder', 'record']
 
-# %% ../nbs/51a_record.ipynb #9c73e1d4
+# %% ../nbs/51a_record.ipynb #c9dc6689
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -18,9 +18,9 @@ from .figures import run_figures
 from .ledger import Ledger
 from .records import RunRecord, file_hash
 from .runs import git_state, log_entry, read_run, read_stages
-from .tables import SPLITS, TABLES, read_table, row_text, table_path
+from .tables import SPLITS, STUDIES, read_table, row_text, study_of, table_path
 
-# %% ../nbs/51a_record.ipynb #ae766f53
+# %% ../nbs/51a_record.ipynb #13902db0
 def _must_be_finished(folder: Path, run: RunRecord) -> None:
     "Refuse smoke runs, runs that did not end well, and outputs that changed since."
     if run.scale == "smoke":
@@ -46,18 +46,22 @@ def _must_be_committed(folder: Path, run: RunRecord, root: Path) -> None:
 
 
 def _must_be_complete(folder: Path, run: RunRecord) -> dict:
-    "The run's tables, all of them, with base and final scored on every split."
-    tables = {name: read_table(folder, name) for name in TABLES}
+    "The tables of the run's study, all of them."
+    tables = {name: read_table(folder, name) for name in STUDIES[study_of(run.run_id)]}
+    for path in (folder / "run.json", *(table_path(folder, name) for name in tables)):
+        if str(settings().paths.root) in (text := path.read_text()) or str(Path.home()) + "/" in text:
+            raise SqlrlError(f"{path} names a folder of this machine: "
+                "give paths relative to the repository and run again")
+    return tables
+
+
+def _must_be_scored(run: RunRecord, tables: dict) -> None:
+    "Refuse a shop study without base and final scored on every split."
     if (kept := tables["stages"].chosen.sum()) != 1:
         raise SqlrlError(f"{run.run_id}: {kept} stages are marked as chosen in table stages, one must be")
     scored = set(zip(tables["splits"].stage, tables["splits"].split))
     if missing := [(stage, split) for stage in ("base", "final") for split in SPLITS if (stage, split) not in scored]:
         raise SqlrlError(f"{run.run_id} has no score of {missing[0][0]} on {missing[0][1]}: run its last stages")
-    for path in (folder / "run.json", *(table_path(folder, name) for name in TABLES)):
-        if str(settings().paths.root) in (text := path.read_text()) or str(Path.home()) + "/" in text:
-            raise SqlrlError(f"{path} names a folder of this machine: "
-                "give paths relative to the repository and run again")
-    return tables
 
 
 def _must_agree_with_ledger(run: RunRecord, tables: dict, ledger: Ledger) -> None:
@@ -68,10 +72,13 @@ def _must_agree_with_ledger(run: RunRecord, tables: dict, ledger: Ledger) -> Non
             raise SqlrlError(f"{run.run_id}: the test score {row.correct}/{row.attempts} of {row.stage} "
                 "is not in its ledger")
 
-# %% ../nbs/51a_record.ipynb #3e055d0b
-def figure_folder(root: Path, scale: str) -> Path:
-    "Where the figures of a scale's registered study are."
-    return root / "figures" if scale == "nano" else root / "figures" / f"shop_{scale}"
+# %% ../nbs/51a_record.ipynb #4313c443
+def figure_folder(
+    root: Path,
+    run: RunRecord,  # that is registered
+) -> Path:
+    "Where the figures of a registered study are: those of the default scale at the top."
+    return root / "figures" if run.scale == "nano" else root / "figures" / f"{study_of(run.run_id)}_{run.scale}"
 
 
 def _is_replication(stages: pd.DataFrame, splits: pd.DataFrame, committed: Ledger) -> bool:
@@ -83,11 +90,12 @@ def _is_replication(stages: pd.DataFrame, splits: pd.DataFrame, committed: Ledge
 
 def _copy(folder: Path, drawn: Path, run: RunRecord, root: Path) -> list[Path]:
     "Put run.json, tables and figures in place; the files."
-    study, figures = root / "data" / "results" / f"shop_{run.scale}", figure_folder(root, run.scale)
+    name = study_of(run.run_id)
+    study, figures = root / "data" / "results" / f"{name}_{run.scale}", figure_folder(root, run)
     part = study.with_name(f".{study.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     (part / "tables").mkdir(parents=True)
-    for path in (folder / "run.json", *(table_path(folder, name) for name in TABLES)):
+    for path in (folder / "run.json", *(table_path(folder, table) for table in STUDIES[name])):
         shutil.copyfile(path, part / path.relative_to(folder))
     shutil.rmtree(study, ignore_errors=True)
     part.rename(study)
@@ -95,7 +103,17 @@ def _copy(folder: Path, drawn: Path, run: RunRecord, root: Path) -> list[Path]:
     for path in sorted(drawn.iterdir()): shutil.copyfile(path, figures / path.name)
     return sorted(study.rglob("*.*")) + [figures / p.name for p in sorted(drawn.iterdir())]
 
-# %% ../nbs/51a_record.ipynb #f8aaf60c
+# %% ../nbs/51a_record.ipynb #be64478b
+def _ends(tables: dict) -> list[str]:
+    "What a study came to, in lines for the log."
+    if "splits" in tables:
+        test = tables["splits"].query("split == 'test' and stage in ('base', 'final')")
+        return [f"Test set, {row.stage}: {row_text(row)}." for row in test.itertuples()]
+    fate = tables["kills"].groupby("set", sort=False)[["mutants", "equivalent", "killed", "survived"]].sum()
+    return [f"{name}: {row.killed:,} of {row.mutants - row.equivalent:,} non-equivalent mutants rejected."
+        for name, row in fate.iterrows()]
+
+
 def record(
     run_dir: Path,  # a run folder
     render_readme: Callable[[], Path] | None = None,  # renders README.md from the recorded tables
@@ -108,10 +126,12 @@ def record(
     run, mine = read_run(folder), Ledger(folder / "ledger.jsonl")
     committed = Ledger(root / "data" / "results" / "ledger.jsonl")
     _must_be_finished(folder, run)
-    tables = _must_be_complete(folder, run)
-    _must_agree_with_ledger(run, tables, mine)
+    tables, scored = _must_be_complete(folder, run), study_of(run.run_id) == "shop"
+    if scored:
+        _must_be_scored(run, tables)
+        _must_agree_with_ledger(run, tables, mine)
     _must_be_committed(folder, run, root)
-    changed, repeated = [committed.path], _is_replication(tables["stages"], tables["splits"], committed)
+    changed, repeated = [], scored and _is_replication(tables["stages"], tables["splits"], committed)
     if repeated:
         say("replication: the final model has a score already; this one enters the ledger beside it, "
             "tables and figures stay as they are")
@@ -119,11 +139,11 @@ def record(
         with TemporaryDirectory() as scratch:
             draw(folder, Path(scratch))
             changed += _copy(folder, Path(scratch), run, root)
-    committed.adopt(mine, run.run_id)
-    test = tables["splits"].query("split == 'test' and stage in ('base', 'final')")
-    ends = [f"Test set, {row.stage}: {row_text(row)}." for row in test.itertuples()]
+    if scored:
+        committed.adopt(mine, run.run_id)
+        changed.insert(0, committed.path)
     with open(root / "LOG.md", "a") as log:
-        log.write(log_entry(run, *ends, *(["Recorded as a replication."] if repeated else [])))
+        log.write(log_entry(run, *_ends(tables), *(["Recorded as a replication."] if repeated else [])))
     changed += [root / "LOG.md", *([render_readme()] if render_readme else [])]
     for path in changed: say(f"recorded {path.relative_to(root)}")
     return changed

@@ -322,7 +322,7 @@ class Run:
             rows = pd.concat([read_table(self.path, name), rows]).drop_duplicates(key, keep="last")
         return write_table(self.path, name, rows)
 
-# %% ../nbs/36_runs.ipynb #2fca6136
+# %% ../nbs/36_runs.ipynb #c8239263
 def _first_difference(had, has, name: str = "") -> tuple | None:
     "Dotted name and both values of the first difference between two nestings."
     if isinstance(had, dict) and isinstance(has, dict):
@@ -352,7 +352,7 @@ def _begin(path: Path, scale: Scale, seeds: dict, data: dict, command: str, root
 @contextmanager
 def open_run(
     path: Path,  # run folder, made if missing
-    scale: Scale,
+    scale: Scale,  # or the settings of a study: any dataclass with a `name`
     seeds: dict[str, int],
     data: dict[str, str],  # name → sha256, see `data_hashes`
     command: str,  # what a reader would type to get this run
@@ -382,9 +382,10 @@ def new_run_path(
     seed: int,
     fresh: bool = False,  # a new folder even if there is one
     runs: Path | None = None,  # where run folders are; that of settings.ini if None
+    study: str = "shop",  # begins the name
 ) -> Path:
     "The run folder for a scale and a seed: the latest there is, or the next number. Names never come from the clock."
-    runs, name = runs or settings().paths.runs, f"shop_{scale}_seed{seed}"
+    runs, name = runs or settings().paths.runs, f"{study}_{scale}_seed{seed}"
     matches = (re.fullmatch(rf"{name}(?:_(\d+))?", p.name) for p in runs.glob(f"{name}*"))
     number = max((int(m[1] or 1) for m in matches if m), default=0)
     number = number + 1 if fresh or not number else number

@@ -5,11 +5,12 @@
 # %% auto #0
 __all__ = ['WIDTH', 'SCRUBBED', 'LONG_NUMBER', 'DECADES', 'LINK', 'ORIGIN', 'library_notebooks', 'run_notebook', 'execute',
            'fresh_copy', 'run_slow', 'scrub', 'output_text', 'OutputDifference', 'output_differences', 'stale_outputs',
-           'paired_change', 'verdict', 'change_text', 'step_line', 'changes_markdown', 'study_markdown',
-           'title_and_promise', 'notebook_map', 'figures_markdown', 'relocated', 'readme_text', 'readme_is_current',
-           'write_readme', 'update_outputs']
+           'paired_change', 'verdict', 'change_text', 'step_line', 'changes_markdown', 'made_by', 'study_markdown',
+           'rewrites_line', 'kills_line', 'survivors_line', 'regraded_line', 'grader_markdown', 'title_and_promise',
+           'notebook_map', 'figures_markdown', 'relocated', 'readme_text', 'readme_is_current', 'write_readme',
+           'update_outputs']
 
-# %% ../nbs/54_site.ipynb #15ca6510
+# %% ../nbs/54_site.ipynb #0a1db027
 import difflib
 import itertools
 import json
@@ -30,7 +31,7 @@ import pandas as pd
 
 from .bootstrap import Interval, cluster_bootstrap
 from .config import SqlrlError, project_root, settings
-from .records import seed_for, write_text
+from .records import RunRecord, seed_for, write_text
 from .runs import read_run
 from .tables import SPLITS, STAGES, read_table, results_markdown
 
@@ -203,7 +204,7 @@ def change_text(change: Interval) -> str:
     if change.method == "undefined": return f"{100 * change.point:+.1f}"
     return f"{100 * change.point:+.1f} [{100 * change.low:.1f}, {100 * change.high:.1f}]"
 
-# %% ../nbs/54_site.ipynb #9eeef38c
+# %% ../nbs/54_site.ipynb #f6da5773
 def step_line(questions: pd.DataFrame, before: str, after: str) -> str:
     "What changed from one stage to another, splits grouped by verdict; empty if they share no split."
     found = {split: paired_change(questions, before, after, split) for split in SPLITS[:-1]}
@@ -221,6 +222,15 @@ def changes_markdown(questions: pd.DataFrame) -> str:
     return "\n".join(step_line(questions, *pair) for pair in pairs)
 
 
+def made_by(record: RunRecord) -> str:
+    "Which command made a run, where, when and from which commit."
+    changed = f", with uncommitted changes ({record.git['changed']})" if record.git.get("changed") else ""
+    seeds = ", ".join(f"{name} {seed}" for name, seed in record.seeds.items())
+    return (f"Made by `{record.command}` in {record.wall_s / 60:.0f} minutes on {record.machine['system']} "
+        f"{record.machine['machine']}, {record.machine['cpus']} cores, at commit "
+        f"`{record.git['commit'][:12]}`{changed}, started {record.started[:10]}, seeds {seeds}.")
+
+
 def study_markdown(
     folder: Path,  # a registered study
 ) -> str:
@@ -228,18 +238,68 @@ def study_markdown(
     if not (folder / "run.json").is_file():
         return f"No run is registered as `{folder.name}` yet; `make reproduce` makes one, `sqlrl record` registers it."
     record, questions = read_run(folder), read_table(folder, "questions")
-    changed = f", with uncommitted changes ({record.git['changed']})" if record.git.get("changed") else ""
-    seeds = ", ".join(f"{name} {seed}" for name, seed in record.seeds.items())
     kept = read_table(folder, "stages").query("chosen == 1").stage.iloc[0]
     return "\n\n".join([
         results_markdown(read_table(folder, "splits"), smoke=record.scale == "smoke"),
         f"The final model is that of stage *{kept}*, kept for its score on the selection set.",
         "What changed between two scores of the same questions: the mean change of a question's pass rate in points, "
         "with its 95 % interval by resampling questions. Descriptive: no comparison was fixed in advance.",
-        changes_markdown(questions),
-        f"Made by `{record.command}` in {record.wall_s / 60:.0f} minutes on {record.machine['system']} "
-        f"{record.machine['machine']}, {record.machine['cpus']} cores, at commit "
-        f"`{record.git['commit'][:12]}`{changed}, started {record.started[:10]}, seeds {seeds}."])
+        changes_markdown(questions), made_by(record)])
+
+# %% ../nbs/54_site.ipynb #edab4997
+def rewrites_line(rewrites: pd.DataFrame) -> str:
+    "How the hand-written rewrites fared."
+    wrong, right = (rewrites[rewrites.kind == kind] for kind in ("wrong", "right"))
+    return (f"* Of {len(wrong)} wrong rewrites, one for each mistake, {(wrong.old_passed > 0).sum()} passed one "
+        f"ordinary database for some value of their type, and {(wrong.new_passed > 0).sum()} pass the four we grade on "
+        f"({wrong.new_passed.sum():,} of {wrong['values'].sum():,} values). Of {len(right)} right ones "
+        f"{(right.new_passed == right['values']).sum()} pass for every value.")
+
+
+def kills_line(name: str, kills: pd.DataFrame) -> str:
+    "How many mutants of a set of questions are rejected."
+    total = kills[["mutants", "equivalent", "killed", "survived"]].sum()
+    whole = int((kills.survived == 0).sum())
+    return (f"* {name}: {total.mutants:,} mutants of {len(kills):,} references, "
+        f"{total.equivalent:,} of them equivalent; "
+        f"{total.killed:,} of the other {total.mutants - total.equivalent:,} are rejected "
+        f"({100 * total.killed / (total.killed + total.survived):.2f} %), all of them for {whole:,} references.")
+
+
+def survivors_line(survivors: pd.DataFrame) -> str:
+    "What is known of the mutants that are accepted."
+    if not len(survivors): return "* No mutant is accepted."
+    counts = "; ".join(f"{count:,}: {note}" for note, count in survivors.note.value_counts().items())
+    return f"* Of the {len(survivors):,} accepted mutants, {counts}."
+
+
+def regraded_line(row) -> str:
+    "A row of table regraded for a README."
+    interval = "" if np.isnan(row.low) else f" [{100 * row.low:.1f}, {100 * row.high:.1f}]"
+    rejected = f"{row.rejected:,} = {100 * row.share:.1f} %{interval}"
+    return f"| {row.source} | {row.old} | {row.new} | {row.graded:,} | {row.accepted:,} | {rejected} |"
+
+
+def grader_markdown(
+    folder: Path,  # a registered study of the grader
+) -> str:
+    "How hard the grader was found to fool, or that nobody has measured it yet."
+    if not (folder / "run.json").is_file():
+        return f"No run is registered as `{folder.name}` yet; `sqlrl grader` makes one, `sqlrl record` registers it."
+    record, kills, references = read_run(folder), read_table(folder, "kills"), read_table(folder, "references")
+    names = {"shop": "Shop, four databases", "spider": "Spider dev, each original with variants"}
+    regraded = read_table(folder, "regraded")
+    lines = [regraded_line(row) for row in regraded.itertuples()]
+    sound = references.groupby("set", sort=False).passed.agg(["sum", "size"])
+    audited = "; ".join(f"{name} {row['sum']:,} of {row['size']:,}" for name, row in sound.iterrows())
+    return "\n\n".join(["\n".join([rewrites_line(read_table(folder, "rewrites")),
+        *(kills_line(names[name], rows) for name, rows in kills.groupby("set", sort=False)),
+        survivors_line(read_table(folder, "survivors")),
+        f"* References that pass every check of the audit: {audited}."]),
+        "Answers that one way of grading accepts and a stricter one rejects, with 95 % intervals by resampling "
+        "databases (question types for the shop):",
+        "\n".join(["| answers | accepted by | then graded by | graded | accepted | rejected |",
+            "|---|---|---|---:|---:|---:|", *lines]), made_by(record)])
 
 # %% ../nbs/54_site.ipynb #ac919e34
 def title_and_promise(notebook: Path) -> tuple[str, str]:
