@@ -8,7 +8,7 @@ __all__ = ['SAME', 'OTHER', 'NO_REWRITING', 'FAILS_AT_HOME', 'FAILS_IN_LAKE', 'S
            'rewrite', 'gold_tables', 'build_lake', 'check_lake', 'lake_counts', 'into_lake', 'sample_tables',
            'schema_text', 'write_sample', 'spider_homes']
 
-# %% ../nbs/15_lake.ipynb #626a90fb
+# %% ../nbs/15_lake.ipynb #269c8394
 import dataclasses
 import random
 import re
@@ -27,10 +27,10 @@ from sqlglot.errors import SqlglotError
 
 from .compare import compare
 from .config import SqlrlError
-from .records import Database, Question, atomic_path, file_hash
+from .records import Database, Question, atomic_path, file_hash, quoted
 from .sandbox import Job, Sandbox
 from .spider import database_path
-from .variants import names, quoted, reading
+from .variants import names, reading
 
 # %% ../nbs/15_lake.ipynb #770e0c5d
 @dataclass(frozen=True)

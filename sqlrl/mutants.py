@@ -17,7 +17,7 @@ __all__ = ['Change', 'OPERATORS', 'RULES', 'OUTCOMES', 'Schema', 'kind_of', 'sch
            'read_equivalent', 'written_reason', 'operator_hash', 'question_mutants', 'kill_table', 'kill_rates',
            'Rewrite', 'read_rewrites', 'rewrite_table', 'rewrite_counts']
 
-# %% ../nbs/06_mutants.ipynb #27ba6414
+# %% ../nbs/06_mutants.ipynb #62f66795
 import inspect
 import itertools
 import random
@@ -39,6 +39,7 @@ from sqlglot.optimizer.qualify import qualify
 
 from .config import SqlrlError, settings
 from .records import Outcome, Question, content_hash, seed_for
+from .records import quoted as _quoted  # the name that the frozen operators know
 from .verifier import Verifier
 
 # %% ../nbs/06_mutants.ipynb #08cfb590
@@ -69,14 +70,11 @@ def kind_of(type_name: str) -> str:
     numbers = ("INT", "REAL", "FLOA", "DOUB", "NUM", "DEC", "BOOL")
     return "number" if any(part in type_name.upper() for part in numbers) else "text"
 
-# %% ../nbs/06_mutants.ipynb #f4164c49
+# %% ../nbs/06_mutants.ipynb #7790c9a2
 def _open(path):
     "A read-only connection to a file of ours; SQL of a model goes through the sandbox only."
     if not Path(path).is_file(): raise SqlrlError(f"no database {path}: build it first")
     return closing(sqlite3.connect(f"{Path(path).resolve().as_uri()}?mode=ro&immutable=1", uri=True))
-
-
-def _quoted(name): return exp.to_identifier(name, quoted=True).sql("sqlite")
 
 
 def _key_facts(db, table, columns):

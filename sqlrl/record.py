@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['figure_folder', 'record']
 
-# %% ../nbs/51a_record.ipynb #c9dc6689
+# %% ../nbs/51a_record.ipynb #e3cc6977
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -18,9 +18,9 @@ from .figures import run_figures
 from .ledger import Ledger
 from .records import RunRecord, file_hash
 from .runs import git_state, log_entry, read_run, read_stages
-from .tables import SPLITS, STUDIES, read_table, row_text, study_of, table_path
+from .tables import SETS, SPLITS, STUDIES, read_table, row_text, study_of, table_path
 
-# %% ../nbs/51a_record.ipynb #13902db0
+# %% ../nbs/51a_record.ipynb #ce3ca19d
 def _must_be_finished(folder: Path, run: RunRecord) -> None:
     "Refuse smoke runs, runs that did not end well, and outputs that changed since."
     if run.scale == "smoke":
@@ -64,6 +64,12 @@ def _must_be_scored(run: RunRecord, tables: dict) -> None:
         raise SqlrlError(f"{run.run_id} has no score of {missing[0][0]} on {missing[0][1]}: run its last stages")
 
 
+def _must_have_sets(run: RunRecord, tables: dict) -> None:
+    "Refuse a study of the grader that lacks the shop or Spider: its numbers would replace those of a whole one."
+    if missing := [name for name in SETS if name not in set(tables["kills"].set)]:
+        raise SqlrlError(f"{run.run_id} has no mutants of {missing[0]}: run it where Spider's folder is")
+
+
 def _must_agree_with_ledger(run: RunRecord, tables: dict, ledger: Ledger) -> None:
     "Refuse a test score that the run's ledger does not know."
     closed = {(e.correct, e.attempts) for e in ledger.entries() if e.kind == "closed" and e.ticket.split == "test"}
@@ -103,7 +109,7 @@ def _copy(folder: Path, drawn: Path, run: RunRecord, root: Path) -> list[Path]:
     for path in sorted(drawn.iterdir()): shutil.copyfile(path, figures / path.name)
     return sorted(study.rglob("*.*")) + [figures / p.name for p in sorted(drawn.iterdir())]
 
-# %% ../nbs/51a_record.ipynb #be64478b
+# %% ../nbs/51a_record.ipynb #c7af5f4a
 def _ends(tables: dict) -> list[str]:
     "What a study came to, in lines for the log."
     if "splits" in tables:
@@ -130,6 +136,7 @@ def record(
     if scored:
         _must_be_scored(run, tables)
         _must_agree_with_ledger(run, tables, mine)
+    else: _must_have_sets(run, tables)
     _must_be_committed(folder, run, root)
     changed, repeated = [], scored and _is_replication(tables["stages"], tables["splits"], committed)
     if repeated:

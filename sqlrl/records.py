@@ -5,13 +5,14 @@
 # %% auto #0
 __all__ = ['SCHEMA_VERSION', 'Outcome', 'Database', 'Question', 'ToolCall', 'Turn', 'Verdict', 'Grade', 'Episode', 'Group',
            'RunRecord', 'to_json', 'from_json', 'canonical_json', 'content_hash', 'file_hash', 'atomic_path',
-           'write_text', 'write_jsonl', 'append_jsonl', 'read_jsonl', 'seed_for']
+           'write_text', 'write_jsonl', 'append_jsonl', 'read_jsonl', 'seed_for', 'below', 'pick', 'shuffled', 'quoted']
 
-# %% ../nbs/01_records.ipynb #c07df751
+# %% ../nbs/01_records.ipynb #5c0824cb
 import dataclasses
 import hashlib
 import json
 import os
+import random
 import types
 import typing
 import warnings
@@ -304,3 +305,23 @@ def seed_for(
 ) -> int:
     "A 63-bit seed that depends on all parts: SHA-256 of their canonical JSON. The one derivation in the project."
     return int.from_bytes(hashlib.sha256(canonical_json([run, *parts]).encode()).digest()[:8], "big") >> 1
+
+# %% ../nbs/01_records.ipynb #4b28bae4
+def below(rng: random.Random, n: int) -> int:
+    "An integer from 0 to n-1, from `random()` alone, which is the same in every version of Python."
+    return int(rng.random() * n)
+
+
+def pick(rng: random.Random, items):
+    "One of `items`."
+    return items[below(rng, len(items))]
+
+
+def shuffled(rng: random.Random, items) -> list:
+    "`items` in random order."
+    return [item for _, item in sorted(((rng.random(), item) for item in items), key=lambda pair: pair[0])]
+
+# %% ../nbs/01_records.ipynb #8a8dc6f5
+def quoted(name: str) -> str:
+    "`name` as an identifier of SQL."
+    return '"' + name.replace('"', '""') + '"'

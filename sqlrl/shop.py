@@ -9,7 +9,7 @@ __all__ = ['SCHEMA', 'PLACES', 'CATEGORIES', 'STATUSES', 'STATUS_VALUES', 'YEARS
            'recorded_freeze', 'record_freeze', 'shop_rows', 'table_statements', 'write_shop', 'shop_content',
            'recorded_hashes', 'record_hashes', 'ordinary_database', 'shop_databases']
 
-# %% ../nbs/04_shop.ipynb #d791a4ae
+# %% ../nbs/04_shop.ipynb #e225b625
 import itertools
 import json
 import random
@@ -25,7 +25,7 @@ import sqlglot
 from sqlglot import exp
 
 from .config import SqlrlError, settings
-from .records import Database, atomic_path, content_hash, file_hash, seed_for, write_text
+from .records import Database, atomic_path, below, content_hash, file_hash, pick, seed_for, shuffled, write_text
 
 # %% ../nbs/04_shop.ipynb #62457c82
 SCHEMA = """CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT, city TEXT, country TEXT, signup_date TEXT);
@@ -152,37 +152,22 @@ class Shop:
         "The orders of customers in a city."
         return [order for order in self.orders if self.customers[order[1] - 1][2] == city]
 
-# %% ../nbs/04_shop.ipynb #812c1f77
-def _below(rng, n):
-    "An integer from 0 to n-1, from `random()` alone."
-    return int(rng.random() * n)
-
-
-def _pick(rng, items):
-    "One of `items`."
-    return items[_below(rng, len(items))]
-
-
-def _shuffled(rng, items):
-    "`items` in random order."
-    return [item for _, item in sorted(((rng.random(), item) for item in items), key=lambda pair: pair[0])]
-
-
+# %% ../nbs/04_shop.ipynb #3516fa1b
 def _day(rng, year):
     "A date in `year`."
-    return date.fromordinal(date(year, 1, 1).toordinal() + _below(rng, 365)).isoformat()
+    return date.fromordinal(date(year, 1, 1).toordinal() + below(rng, 365)).isoformat()
 
 
-def _person(rng): return f"{_pick(rng, FIRST_NAMES)} {_pick(rng, LAST_NAMES)}"
+def _person(rng): return f"{pick(rng, FIRST_NAMES)} {pick(rng, LAST_NAMES)}"
 
 
-def _article(rng): return f"{_pick(rng, PRODUCT_ADJECTIVES)} {_pick(rng, PRODUCT_NOUNS)}"
+def _article(rng): return f"{pick(rng, PRODUCT_ADJECTIVES)} {pick(rng, PRODUCT_NOUNS)}"
 
-# %% ../nbs/04_shop.ipynb #f52a96ca
+# %% ../nbs/04_shop.ipynb #b69eebd3
 def _cities(shop): return [city for cities in PLACES[shop.half].values() for city in cities]
 
 
-def _usual_day(shop): return _day(shop.rng, _pick(shop.rng, YEARS[shop.half]))
+def _usual_day(shop): return _day(shop.rng, pick(shop.rng, YEARS[shop.half]))
 
 
 def _allowed(shop, price):
@@ -194,7 +179,7 @@ def _people(shop, count):
     "`count` customers spread over all cities: {city: ids}."
     people = {city: [] for city in _cities(shop)}
     for i in range(count):
-        city = _cities(shop)[i] if i < len(people) else _pick(shop.rng, list(people))
+        city = _cities(shop)[i] if i < len(people) else pick(shop.rng, list(people))
         people[city].append(shop.customer(_person(shop.rng), city, _usual_day(shop)))
     return people
 
@@ -203,8 +188,8 @@ def _range_of_products(shop, count, dearest):
     "`count` products at CHEAP_PRICE to `dearest`, every category among them."
     categories = CATEGORIES[shop.half]
     for i in range(count):
-        category = categories[i] if i < len(categories) else _pick(shop.rng, categories)
-        price = CHEAP_PRICE + _below(shop.rng, dearest - CHEAP_PRICE)
+        category = categories[i] if i < len(categories) else pick(shop.rng, categories)
+        price = CHEAP_PRICE + below(shop.rng, dearest - CHEAP_PRICE)
         shop.product(_article(shop.rng), category, _allowed(shop, price))
     for category in categories:
         here = [row for row in shop.products if row[2] == category]
@@ -212,10 +197,10 @@ def _range_of_products(shop, count, dearest):
             product_id, name, _, price = here[0]
             shop.products[product_id - 1] = (product_id, name, category, _allowed(shop, price + 1))
 
-# %% ../nbs/04_shop.ipynb #3c22536d
+# %% ../nbs/04_shop.ipynb #a3766a1c
 def _basket(shop, lines, goods):
     "`lines` lines of the first `goods` products, one to five units each."
-    return [(1 + _below(shop.rng, goods), 1 + _below(shop.rng, 5)) for _ in range(lines)]
+    return [(1 + below(shop.rng, goods), 1 + below(shop.rng, 5)) for _ in range(lines)]
 
 
 def _some_order(shop, customer, status, basket):
@@ -227,10 +212,10 @@ def _cover(shop, people, goods):
     "One order for each country and usual year in the half's first status, every city in turn."
     for cities in PLACES[shop.half].values():
         for i, year in enumerate(YEARS[shop.half]):
-            customer = _pick(shop.rng, people[cities[i % len(cities)]])
+            customer = pick(shop.rng, people[cities[i % len(cities)]])
             shop.order(customer, _day(shop.rng, year), STATUS_VALUES[shop.half][0], *_basket(shop, 1, goods))
 
-# %% ../nbs/04_shop.ipynb #3ddffc8c
+# %% ../nbs/04_shop.ipynb #bc00b543
 def _by_price(shop, goods, category=""):
     "Ids of the sold products, of one category or of all others, by price."
     wanted = [row for row in shop.products[:goods] if not category or row[2] == category]
@@ -261,15 +246,15 @@ def _level_cities(shop, people, cities, day):
     covering = len(PLACES[shop.half]) * len(YEARS[shop.half])  # the first orders, which stay as they are
     def spare(city): return [o[0] for o in shop.orders_of(city) if o[0] > covering and o[1] != favourite]
     for city in set(cities) - {first, last}:
-        for order in spare(city)[::2]: shop.change(order, customer_id=_pick(shop.rng, fans))
+        for order in spare(city)[::2]: shop.change(order, customer_id=pick(shop.rng, fans))
     for order in spare(first)[: len(spare(last)) - 2][:10]: shop.change(order, customer_id=favourite, order_date=day)
     while (gap := len(shop.orders_of(first)) - len(shop.orders_of(last))) > 1:
-        shop.change(spare(first)[0], customer_id=_pick(shop.rng, people[last][1:]))
+        shop.change(spare(first)[0], customer_id=pick(shop.rng, people[last][1:]))
     while gap < -1:
-        shop.change(spare(last)[0], customer_id=_pick(shop.rng, fans))
+        shop.change(spare(last)[0], customer_id=pick(shop.rng, fans))
         gap += 2
     if gap:
-        buyer = _pick(shop.rng, fans if gap < 0 else people[last][1:])
+        buyer = pick(shop.rng, fans if gap < 0 else people[last][1:])
         _some_order(shop, buyer, STATUS_VALUES[shop.half][0], _basket(shop, 1, 9))
 
 
@@ -289,7 +274,7 @@ def _first_cancelled(shop, people):
         day = f"{year}-01-{2 + i % 27:02d}"
         for order in shop.orders_of(city):
             if order[2] <= day: shop.change(order[0], order_date=f"{year}-02-{1 + order[0] % 28:02d}")
-        shop.order(_pick(shop.rng, ids), day, "cancelled", *_basket(shop, 1, 9))
+        shop.order(pick(shop.rng, ids), day, "cancelled", *_basket(shop, 1, 9))
 
 
 def _most_cancelled(shop):
@@ -347,7 +332,7 @@ def _decoy_product(shop, year, goods):
     behind = max(0, of_category[least] + more + 3 - of_category[best])
     for product in _by_price(shop, goods, best)[:3]: _sell(shop, orders, product, -(-behind // 3))
 
-# %% ../nbs/04_shop.ipynb #d5187944
+# %% ../nbs/04_shop.ipynb #5ecdaa5d
 GOODS = 56  # of the sixty products of an ordinary shop that are ever sold
 
 
@@ -356,10 +341,10 @@ def _ordinary(shop):
     _range_of_products(shop, 60, 99)
     people = _people(shop, 200)
     _cover(shop, people, GOODS)
-    buyers = _shuffled(shop.rng, range(1, 201))[:170]
+    buyers = shuffled(shop.rng, range(1, 201))[:170]
     while len(shop.orders) < 500:  # some buy more often than others
         customer = buyers[int(len(buyers) * shop.rng.random() ** 1.5)]
-        _some_order(shop, customer, _pick(shop.rng, STATUSES), _basket(shop, 1 + _below(shop.rng, 4), GOODS))
+        _some_order(shop, customer, pick(shop.rng, STATUSES), _basket(shop, 1 + below(shop.rng, 4), GOODS))
     return people
 
 
@@ -451,7 +436,7 @@ def _sparse(shop):
         _tie_months(shop, year)
         _tie_categories(shop, year, tied)
 
-# %% ../nbs/04_shop.ipynb #2e908dc4
+# %% ../nbs/04_shop.ipynb #954ebfc8
 @dataclass(frozen=True)
 class Shelf:
     "Ids of the sold products of one category of the adversarial shop."
@@ -469,7 +454,7 @@ def _shelves(shop):
     "Sixteen products a category: {category: Shelf}."
     names, shelves = [_article(shop.rng) for _ in PRICES[shop.half]], {}
     for category in CATEGORIES[shop.half]:
-        here = _shuffled(shop.rng, names)
+        here = shuffled(shop.rng, names)
         here[-1] = here[-2]
         thresholds = [shop.product(name, category, price) for name, price in zip(here, PRICES[shop.half])]
         average = shop.product(here[0], category, AVERAGE_PRICE)
@@ -487,7 +472,7 @@ def _spare_shelf(shop):
         for beside in (price - 1, price + 1): last = shop.product(_article(shop.rng), SPARE_CATEGORY, beside)
     return last
 
-# %% ../nbs/04_shop.ipynb #87fa94e9
+# %% ../nbs/04_shop.ipynb #f6573b16
 def _edge_days(shop):
     "First and last day of every usual year and a day in June of the years outside, over and over."
     edges = [f"{year}-{day}" for year in YEARS[shop.half] for day in ("01-01", "12-31")]
@@ -512,7 +497,7 @@ def _neighbours(shop, city, days, goods):
         loyal = shop.customer(_person(rng), city, next(signups))
         mixed = shop.customer(_person(rng), city, f"{OUTSIDE_YEARS[i % 2]}-06-15")
         for customer, s in ((loyal, status), (mixed, status), (mixed, statuses[(i + 1) % len(statuses)])):
-            shop.order(customer, next(days[s]), s, (_pick(rng, goods), 1 + _below(rng, 3)))
+            shop.order(customer, next(days[s]), s, (pick(rng, goods), 1 + below(rng, 3)))
     for year in (OUTSIDE_YEARS[0] - 1, OUTSIDE_YEARS[1] + 1):
         day = _day(rng, year)
         for _ in range(2): shop.customer(_person(rng), city, day)
@@ -524,59 +509,59 @@ def _grid(shop, buyers, days, goods):
     "An order of a country in each status of the half on each edge day, the same line twice in some."
     for status in STATUS_VALUES[shop.half]:
         for i in range(2 * len(YEARS[shop.half]) + len(OUTSIDE_YEARS)):
-            line = (_pick(shop.rng, goods), 1 + _below(shop.rng, 3))
-            lines = [line] * (1 + (i + 1) % 2) + [(_pick(shop.rng, goods), 1)] * (i % 3)
+            line = (pick(shop.rng, goods), 1 + below(shop.rng, 3))
+            lines = [line] * (1 + (i + 1) % 2) + [(pick(shop.rng, goods), 1)] * (i % 3)
             shop.order(buyers[i // 2 % len(buyers)], next(days[status]), status, *lines)
 
-# %% ../nbs/04_shop.ipynb #4ff4a084
+# %% ../nbs/04_shop.ipynb #a8a1bbc3
 def _exact_counts(shop, city, turn, goods):
     "For each threshold n a customer with n orders; orders of n units or n lines, or of more lines than products."
     rng = shop.rng
     for i, n in enumerate(COUNTS[shop.half]):
         customer = shop.customer(_person(rng), city, _usual_day(shop))
-        several = [(product, 1) for product in _shuffled(rng, goods)[:n]]
-        baskets = [[(several[0][0], n)], several, [*several, several[0]], [(several[0][0], n), (_pick(rng, goods), 1)]]
-        for k in range(n): _some_order(shop, customer, _pick(rng, STATUSES), baskets[(turn + i + k) % 4])
+        several = [(product, 1) for product in shuffled(rng, goods)[:n]]
+        baskets = [[(several[0][0], n)], several, [*several, several[0]], [(several[0][0], n), (pick(rng, goods), 1)]]
+        for k in range(n): _some_order(shop, customer, pick(rng, STATUSES), baskets[(turn + i + k) % 4])
 
 
 def _exact_amounts(shop, city, shelves, above_average):
     "For each amount somebody who spent exactly so much, one a euro more, and two namesakes who spent more together."
-    rng, product = shop.rng, _pick(shop.rng, list(shelves.values())).average
+    rng, product = shop.rng, pick(shop.rng, list(shelves.values())).average
     for amount in AMOUNTS[shop.half]:
         name, units = _person(rng), amount // AVERAGE_PRICE
         for who, bought in ((_person(rng), units), (name, units // 2 + 1), (name, units // 2 + 1)):
-            _some_order(shop, shop.customer(who, city, _usual_day(shop)), _pick(rng, STATUSES), [(product, bought)])
+            _some_order(shop, shop.customer(who, city, _usual_day(shop)), pick(rng, STATUSES), [(product, bought)])
         by_one = [(product, amount // AVERAGE_PRICE - 1), (above_average, 1)]
-        _some_order(shop, shop.customer(_person(rng), city, _usual_day(shop)), _pick(rng, STATUSES), by_one)
+        _some_order(shop, shop.customer(_person(rng), city, _usual_day(shop)), pick(rng, STATUSES), by_one)
 
 
 def _exact_categories(shop, shelves, spare):
     "For each number of categories two namesakes who bought from exactly so many, but more products; one from all."
     for n in range(1, len(shelves) + 1):
-        name, city = _person(shop.rng), _pick(shop.rng, _cities(shop))
+        name, city = _person(shop.rng), pick(shop.rng, _cities(shop))
         for _ in range(2):
-            chosen = _shuffled(shop.rng, list(shelves.values()))[:n]
+            chosen = shuffled(shop.rng, list(shelves.values()))[:n]
             lines = [(shelf.average, 1) for shelf in chosen] + [(product, 1) for product in chosen[0].thresholds[:4]]
-            _some_order(shop, shop.customer(name, city, _usual_day(shop)), _pick(shop.rng, STATUSES), lines)
+            _some_order(shop, shop.customer(name, city, _usual_day(shop)), pick(shop.rng, STATUSES), lines)
     everything = [(shelf.average, 1) for shelf in shelves.values()] + [(spare, 1)]
-    collector = shop.customer(_person(shop.rng), _pick(shop.rng, _cities(shop)), _usual_day(shop))
-    _some_order(shop, collector, _pick(shop.rng, STATUSES), everything)
+    collector = shop.customer(_person(shop.rng), pick(shop.rng, _cities(shop)), _usual_day(shop))
+    _some_order(shop, collector, pick(shop.rng, STATUSES), everything)
 
 
 def _twice_a_day(shop, shelves):
     "In each month asked about a customer orders twice on one day, from one category."
     for i, (year, month) in enumerate(itertools.product(YEARS[shop.half], MONTHS[shop.half])):
         shelf = list(shelves.values())[i % len(shelves)]
-        customer = shop.customer(_person(shop.rng), _pick(shop.rng, _cities(shop)), f"{year}-01-01")
+        customer = shop.customer(_person(shop.rng), pick(shop.rng, _cities(shop)), f"{year}-01-01")
         for product in shelf.thresholds[:2]:
-            shop.order(customer, f"{year}-{month}-14", _pick(shop.rng, STATUSES), (product, 1))
+            shop.order(customer, f"{year}-{month}-14", pick(shop.rng, STATUSES), (product, 1))
 
-# %% ../nbs/04_shop.ipynb #6df37e53
+# %% ../nbs/04_shop.ipynb #deb1b18d
 def _bulk(shop, buyers, shelves):
     """Each year bulk orders in each status, more than the one before, cancelled last. Winners by units, money and lines
     differ, also between statuses and years. In 2015 two namesakes buy, and spend most of all."""
     statuses = [*(status for status in STATUS_VALUES[shop.half] if status != "cancelled"), "cancelled"][-4:]
-    name, city, shelves, rng = _person(shop.rng), _pick(shop.rng, _cities(shop)), list(shelves.values()), shop.rng
+    name, city, shelves, rng = _person(shop.rng), pick(shop.rng, _cities(shop)), list(shelves.values()), shop.rng
     spenders = [shop.customer(name, city, f"{YEARS[shop.half][0]}-03-03") for _ in range(2)]
     for i, (year, times) in enumerate([(year, 1) for year in YEARS[shop.half]] + [(year, 4) for year in OUTSIDE_YEARS]):
         for k, (status, units) in enumerate(zip(statuses, (300, 600, 1800, 2400)), 1):
@@ -584,12 +569,12 @@ def _bulk(shop, buyers, shelves):
             days = [f"{year}-06-20"] if times > 1 else _edges(year) if k == 4 else [_day(rng, year)]
             units = times * units // len(days)
             lines = [(by_units.cheap[0], units), (by_money.thresholds[-1], units // 3)]
-            who = spenders if year == OUTSIDE_YEARS[0] else [_pick(rng, buyers)]
+            who = spenders if year == OUTSIDE_YEARS[0] else [pick(rng, buyers)]
             for customer, (n, day) in itertools.product(who, enumerate(days)):
                 halves = [(lines[0][0], lines[0][1] // len(days) + n)] * len(days)  # on edges the line stands twice
                 shop.order(customer, day, status, *halves, lines[1])
         by_lines = [(shelves[(2 - i) % len(shelves)].dear, 1)] * 80
-        shop.order(_pick(rng, buyers), f"{year}-06-21", STATUS_VALUES[shop.half][0], *by_lines)
+        shop.order(pick(rng, buyers), f"{year}-06-21", STATUS_VALUES[shop.half][0], *by_lines)
 
 
 def _edges(year): return [f"{year}-01-01", f"{year}-12-31"]
@@ -615,8 +600,8 @@ def _same_signups(shop):
 def _year_ends(shop, shelves):
     """Two dozen customers order each January; one customer's orders make December lead by one in each usual year,
     and June outside them all."""
-    visitor = shop.customer(_person(shop.rng), _pick(shop.rng, _cities(shop)), f"{OUTSIDE_YEARS[0]}-06-15")
-    guests = [shop.customer(_person(shop.rng), _pick(shop.rng, _cities(shop)), _usual_day(shop)) for _ in range(24)]
+    visitor = shop.customer(_person(shop.rng), pick(shop.rng, _cities(shop)), f"{OUTSIDE_YEARS[0]}-06-15")
+    guests = [shop.customer(_person(shop.rng), pick(shop.rng, _cities(shop)), _usual_day(shop)) for _ in range(24)]
     line = (list(shelves.values())[0].average, 1)
     def order(day, who=visitor): shop.order(who, day, STATUS_VALUES[shop.half][0], line)
     for year in YEARS[shop.half]:
@@ -633,14 +618,14 @@ def _oddities(shop, buyers, shelves):
     rng, others = shop.rng, [status for status in STATUSES if status not in STATUS_VALUES[shop.half]]
     for i, year in enumerate(YEARS[shop.half]):
         for k, status in enumerate(STATUSES):
-            lines = [(_pick(rng, list(shelves.values())).average, 1)] if (i + k) % 4 else []
-            shop.order(_pick(rng, buyers), _day(rng, year), status, *lines)
+            lines = [(pick(rng, list(shelves.values())).average, 1)] if (i + k) % 4 else []
+            shop.order(pick(rng, buyers), _day(rng, year), status, *lines)
     for i, customer in enumerate(buyers[::2]):  # one of every city
         for year in (OUTSIDE_YEARS[0] - 1, OUTSIDE_YEARS[1] + 1):
-            line = (_pick(rng, list(shelves.values())).average, 20)
+            line = (pick(rng, list(shelves.values())).average, 20)
             shop.order(customer, _day(rng, year), others[i % len(others)], line)
 
-# %% ../nbs/04_shop.ipynb #c6b5176f
+# %% ../nbs/04_shop.ipynb #57705b6a
 def _adversarial(shop):
     "Every edge a plausible wrong query steps over."
     shelves, spare, buyers, rng = _shelves(shop), _spare_shelf(shop), [], shop.rng
@@ -660,7 +645,7 @@ def _adversarial(shop):
         visitor = shop.customer(_person(rng), favourite, _usual_day(shop))  # has an order, but bought nothing
         shop.order(visitor, _day(rng, YEARS[shop.half][turn % 4]), STATUSES[turn % len(STATUSES)])
         for customer in here:  # over every amount
-            _some_order(shop, customer, _pick(rng, STATUSES), [(_pick(rng, list(shelves.values())).average, 20)])
+            _some_order(shop, customer, pick(rng, STATUSES), [(pick(rng, list(shelves.values())).average, 20)])
         buyers += here
     _exact_categories(shop, shelves, spare)
     _twice_a_day(shop, shelves)
@@ -699,7 +684,7 @@ def _tied_months(i, count):
     lead = count // 3 + 1
     return [2 * i + 1] * lead + [2 * i + 2] * lead + [11] * (count - 2 * lead)
 
-# %% ../nbs/04_shop.ipynb #66ffd601
+# %% ../nbs/04_shop.ipynb #eb40deee
 def _tangled(shop):
     "Ties and repeats."
     first = STATUS_VALUES[shop.half][0]
@@ -712,12 +697,12 @@ def _tangled(shop):
         for (j, ids, k), month in zip(slots, months):
             who = 0 if k == 0 or len(ids) == 1 else 1 + i % 3
             status = first if k == 0 else others[(j + who + (i if len(ids) == 1 else 0)) % len(others)]
-            lines = [(1 + _below(shop.rng, len(shop.products)), 2 + n % 2) for n in range(3)]
-            day = f"{year}-{month:02d}-{1 + _below(shop.rng, 28):02d}"
+            lines = [(1 + below(shop.rng, len(shop.products)), 2 + n % 2) for n in range(3)]
+            day = f"{year}-{month:02d}-{1 + below(shop.rng, 28):02d}"
             shop.order(ids[who], day, status, lines[0], lines[0], *(lines[1:] if month == 11 else ()))
         _tie_categories(shop, year)
 
-# %% ../nbs/04_shop.ipynb #ae66e976
+# %% ../nbs/04_shop.ipynb #c0d86169
 def _renumbered(shop):
     "The rows with ids dealt at random: {table: rows in order of id}."
     columns = {"customers": {}, "products": {}, "orders": {1: "customers"}, "order_lines": {1: "orders", 2: "products"}}
@@ -725,7 +710,7 @@ def _renumbered(shop):
     for table, links in columns.items():
         rows, links = getattr(shop, table), {0: table} | links  # column → table whose ids it holds
         rank = shop.outermost if table == "orders" else {}
-        ids = sorted(_shuffled(shop.rng, (row[0] for row in rows)), key=lambda i: rank.get(i, 0))
+        ids = sorted(shuffled(shop.rng, (row[0] for row in rows)), key=lambda i: rank.get(i, 0))
         new[table] = {old: i for i, old in enumerate(ids, 1)}
         for a, b in shop.before if table == "customers" else ():
             low, high = sorted((new[table][a], new[table][b]))

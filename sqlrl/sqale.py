@@ -8,7 +8,7 @@ __all__ = ['COLUMNS', 'STYLES', 'SPLITS', 'SQALE_REASONS', 'SQALE_FINDINGS', 'ST
            'read_queries', 'Sqale', 'load_sqale', 'is_held_back', 'Shared', 'shared_schemas', 'check_splits',
            'check_sqale', 'check_data', 'download_sqale']
 
-# %% ../nbs/14_sqale.ipynb #bd665c48
+# %% ../nbs/14_sqale.ipynb #247a775d
 import contextlib
 import json
 import re
@@ -25,7 +25,7 @@ import pandas as pd
 from .bird import FINDINGS, REASONS, Report, Tried, check_path, database_problems, try_references
 from .compare import compare
 from .config import SqlrlError, environment, project_root
-from .records import Database, Question, atomic_path, content_hash, file_hash, seed_for
+from .records import Database, Question, atomic_path, content_hash, file_hash, quoted, seed_for
 from .sandbox import READING, Sandbox
 from .spider import Coverage, LeftOut, has_outer_order
 from .verifier import Verifier
@@ -44,7 +44,7 @@ def statements(
         start += len(whole)
     return found
 
-# %% ../nbs/14_sqale.ipynb #65935505
+# %% ../nbs/14_sqale.ipynb #1b824a68
 @dataclass(frozen=True)
 class Skipped:
     "What was left out of a database."
@@ -65,9 +65,6 @@ def _plain(value):
     if isinstance(value, str): value.encode()
     if isinstance(value, int) and not -2**63 <= value < 2**63: raise OverflowError(f"{value} is too large")
     return json.dumps(value) if isinstance(value, (dict, list)) else value
-
-
-def _quoted(name): return '"' + str(name).replace('"', '""') + '"'
 
 
 @dataclass
@@ -115,8 +112,8 @@ class Builder:
     def _insert(self, table, rows):
         "Insert rows whose columns exist, one by one."
         columns = list(dict.fromkeys(key for row in rows for key in row))
-        marks, names = ", ".join("?" * len(columns)), ", ".join(map(_quoted, columns))
-        sql = f"INSERT OR ABORT INTO {_quoted(table)} ({names}) VALUES ({marks})"
+        marks, names = ", ".join("?" * len(columns)), ", ".join(map(quoted, columns))
+        sql = f"INSERT OR ABORT INTO {quoted(table)} ({names}) VALUES ({marks})"
         for row in rows:
             try: self.connection.execute(sql, [_plain(row.get(column)) for column in columns])
             except sqlite3.IntegrityError as e: self.skip("row", table, "breaks a constraint", e)

@@ -4,14 +4,14 @@
 
 # %% auto #0
 __all__ = ['BLOCKS', 'MOST_BYTES', 'DEPTH', 'LONGEST', 'ROUND', 'PATIENCE', 'GENERATOR', 'Column', 'ForeignKey', 'Table',
-           'Content', 'quoted', 'names', 'affinity_of', 'reading', 'in_memory', 'settle', 'mark_orphans',
-           'read_database', 'database_bytes', 'write_database', 'Hints', 'hints_of', 'merge_hints', 'known_columns',
-           'boundary_values', 'fit', 'Profile', 'Stock', 'stock_of', 'parents_first', 'soft_keys', 'Recipe', 'Draft',
-           'draw_variant', 'seeded_variant', 'reference_rows', 'lively', 'kill_matrix', 'Kill', 'Survivor',
-           'VariantSet', 'cover', 'Search', 'search_variants', 'Agreement', 'Duel', 'disagreements',
-           'agree_on_variants', 'read_variants', 'make_variants', 'variant_set', 'read_queries']
+           'Content', 'names', 'affinity_of', 'reading', 'in_memory', 'settle', 'mark_orphans', 'read_database',
+           'database_bytes', 'write_database', 'Hints', 'hints_of', 'merge_hints', 'known_columns', 'boundary_values',
+           'fit', 'Profile', 'Stock', 'stock_of', 'parents_first', 'soft_keys', 'Recipe', 'Draft', 'draw_variant',
+           'seeded_variant', 'reference_rows', 'lively', 'kill_matrix', 'Kill', 'Survivor', 'VariantSet', 'cover',
+           'Search', 'search_variants', 'Agreement', 'Duel', 'disagreements', 'agree_on_variants', 'read_variants',
+           'make_variants', 'variant_set', 'read_queries']
 
-# %% ../nbs/07_variants.ipynb #377b7841
+# %% ../nbs/07_variants.ipynb #664c8200
 import dataclasses
 import hashlib
 import json
@@ -36,7 +36,8 @@ from sqlglot import exp
 
 from .config import SqlrlError, settings
 from sqlrl.records import (
-    Database, Outcome, Question, atomic_path, content_hash, file_hash, from_json, seed_for, to_json, write_text,
+    Database, Outcome, Question, atomic_path, below, content_hash, file_hash, from_json, pick, quoted, seed_for,
+    shuffled, to_json, write_text,
 )
 from .sandbox import Job, Sandbox, file_problem
 from .verifier import Verifier
@@ -103,12 +104,7 @@ class Content:
         tables = (dataclasses.replace(t, rows=tuple(map(tuple, rows.get(t.name, ())))) for t in self.tables)
         return Content(tuple(tables), self.extras, self.left_out)
 
-# %% ../nbs/07_variants.ipynb #7c3a654d
-def quoted(name: str) -> str:
-    "`name` as an identifier of SQL."
-    return '"' + name.replace('"', '""') + '"'
-
-
+# %% ../nbs/07_variants.ipynb #b6b12aaf
 def names(columns: Iterable[str]) -> str:
     "Identifiers with commas between them."
     return ", ".join(map(quoted, columns))
@@ -566,22 +562,7 @@ def stock_of(content: Content) -> Stock:
     profiles = {t.name: tuple(_profile(t, place) for place in range(len(t.columns))) for t in tables}
     return Stock(content, {t.name: t.rows for t in tables}, profiles)
 
-# %% ../nbs/07_variants.ipynb #eb2234dc
-def _below(rng, n):
-    "An integer from 0 to n-1, from `random()` alone, which is the same in every version of Python."
-    return int(rng.random() * n)
-
-
-def _pick(rng, items):
-    "One of `items`."
-    return items[_below(rng, len(items))]
-
-
-def _shuffled(rng, items):
-    "`items` in random order."
-    return [item for _, item in sorted(((rng.random(), item) for item in items), key=lambda pair: pair[0])]
-
-
+# %% ../nbs/07_variants.ipynb #d864e622
 def parents_first(
     content: Content,
     links: Iterable[tuple[str, str]] = (),  # (table, parent) besides the declared foreign keys
@@ -618,7 +599,7 @@ def soft_keys(
         found[child.name].append(ForeignKey((here,), parent.name, (key,), orphans=True))
     return found
 
-# %% ../nbs/07_variants.ipynb #f11a882e
+# %% ../nbs/07_variants.ipynb #a0f9d69f
 @dataclass(frozen=True)
 class Recipe:
     "How variants are made."
@@ -639,7 +620,7 @@ class Draft:
         self.literals = self._literals()
         small = [int(n) for n in hints.numbers if 0 < n <= recipe.rows // 2]
         self.sizes = tuple(dict.fromkeys(max(1, n + d) for n in small for d in (-1, 0, 1)))  # of groups
-        self.scale = min(recipe.rows, max(_pick(rng, (3, 6, 12, 24, recipe.rows)), 2 * max(self.sizes, default=0)))
+        self.scale = min(recipe.rows, max(pick(rng, (3, 6, 12, 24, recipe.rows)), 2 * max(self.sizes, default=0)))
         self.plain = rng.random() < 0.1  # real rows, only fewer
         self.keen = rng.random() < 0.4  # most rows pass the queries' conditions
 
@@ -686,10 +667,10 @@ class Draft:
         "Some rows of the original, neighbours or from anywhere; made-up ones where it has none."
         rng, originals = self.rng, self.originals[table.name]
         most = 2 * self.scale if table.foreign_keys or table.name in self.soft else self.scale
-        count = 0 if rng.random() < 0.04 else 1 + _below(rng, min(most, self.recipe.rows))
-        if not originals: return [[_pick(rng, p.values) for p in self.profiles[table.name]] for _ in range(count)]
-        if rng.random() < 0.5 or count > len(originals): return [list(_pick(rng, originals)) for _ in range(count)]
-        start = _below(rng, len(originals) - count + 1)
+        count = 0 if rng.random() < 0.04 else 1 + below(rng, min(most, self.recipe.rows))
+        if not originals: return [[pick(rng, p.values) for p in self.profiles[table.name]] for _ in range(count)]
+        if rng.random() < 0.5 or count > len(originals): return [list(pick(rng, originals)) for _ in range(count)]
+        start = below(rng, len(originals) - count + 1)
         return list(map(list, originals[start:start + count]))
 
     def _number(self, table, place, rows):
@@ -702,8 +683,8 @@ class Draft:
                 for row in rows: row[place] = None
         asked = list(dict.fromkeys(self.boundary(table, place, inside=rng.random() < 0.5)))
         if asked and rows and not self.plain:
-            for _ in range(1 + _below(rng, len(asked))): _pick(rng, rows)[place] = None
-        spare = [*reversed(_shuffled(rng, spare)), *_shuffled(rng, asked)]
+            for _ in range(1 + below(rng, len(asked))): pick(rng, rows)[place] = None
+        spare = [*reversed(shuffled(rng, spare)), *shuffled(rng, asked)]
         for row in rows:
             while spare and (row[place] is None or row[place] in used or type(row[place]) not in profile.kinds):
                 row[place] = spare.pop()
@@ -713,22 +694,22 @@ class Draft:
         "Draw some cells of a column anew."
         rng, profile, recipe = self.rng, self.profiles[table.name][place], self.recipe
         pool, boundary = list(profile.values), self.boundary(table, place, inside=rng.random() < 0.3 + 0.4 * self.keen)
-        near = _pick(rng, (0.3, 0.6, 0.95)) if boundary and rng.random() < recipe.hints + self.keen else 0.0
+        near = pick(rng, (0.3, 0.6, 0.95)) if boundary and rng.random() < recipe.hints + self.keen else 0.0
         if rng.random() < recipe.repeats:
             source = [*boundary, *boundary, *pool[:len(boundary) + 1]] if near else pool
-            pool = boundary = [_pick(rng, source) for _ in range(1 + _below(rng, 3))]
+            pool = boundary = [pick(rng, source) for _ in range(1 + below(rng, 3))]
             near = max(near, 0.9)
-        null = _pick(rng, (0.0, 0.0, 0.0, 0.1, 0.35)) if self.may_be_null(table, place) else 0.0
+        null = pick(rng, (0.0, 0.0, 0.0, 0.1, 0.35)) if self.may_be_null(table, place) else 0.0
         if self.keen and near: null, near = null / 2, max(0.7, near)
         for row in rows:
             draw = rng.random()
             if draw < null: row[place] = None
-            elif rng.random() < near: row[place] = _pick(rng, boundary)
-            elif draw > 0.85 or row[place] is None and not profile.nulls: row[place] = _pick(rng, pool)
+            elif rng.random() < near: row[place] = pick(rng, boundary)
+            elif draw > 0.85 or row[place] is None and not profile.nulls: row[place] = pick(rng, pool)
 
     def _repeat(self, table, single, rows):
         "Make some rows equal to the one before, except for what must be unique."
-        share, places = _pick(self.rng, (0.0, 0.0, 0.2, 0.5)), range(len(table.columns))
+        share, places = pick(self.rng, (0.0, 0.0, 0.2, 0.5)), range(len(table.columns))
         for before, row in zip(rows, rows[1:]):
             if self.rng.random() >= share: continue
             for place in places:
@@ -750,8 +731,8 @@ class Draft:
                 parents = [v for v in parents if v in set(self._parents(table, other))]
         null = all(self.may_be_null(table, p) for p in places)
         if not parents and not null and not key.orphans: return rows.clear()
-        stray = _pick(rng, (0.0, 0.0, 0.1, 0.3)) if key.orphans else 0.0
-        missing = 1.0 if not parents else _pick(rng, (0.0, 0.0, 0.0, 0.2)) if null and not self.plain else 0.0
+        stray = pick(rng, (0.0, 0.0, 0.1, 0.3)) if key.orphans else 0.0
+        missing = 1.0 if not parents else pick(rng, (0.0, 0.0, 0.0, 0.2)) if null and not self.plain else 0.0
         alone = any(set(k) <= set(key.columns) for k in table.keys)
         dealt = self._deal(self._asked(table, key, places, parents), len(rows), alone)
         del rows[len(dealt):]
@@ -769,14 +750,14 @@ class Draft:
     def _deal(self, parents, count, alone):
         "A parent for each of `count` rows at most: each once, or in groups of uneven size, some parents without any."
         if not parents: return [()] * count
-        rng, order = self.rng, _shuffled(self.rng, parents)
+        rng, order = self.rng, shuffled(self.rng, parents)
         if alone: return list(dict.fromkeys(order))[:count]
-        used = list(dict.fromkeys(order[:1 + _below(rng, len(order))]))
+        used = list(dict.fromkeys(order[:1 + below(rng, len(order))]))
         if self.sizes and rng.random() < 0.5:  # groups as large as a query asks for, and nearly so
-            return [parent for parent in used for _ in range(_pick(rng, self.sizes))][:count]
+            return [parent for parent in used for _ in range(pick(rng, self.sizes))][:count]
         dealt = []
-        while len(dealt) < count: dealt += [_pick(rng, used)] * _pick(rng, (1, 1, 2, 3, 5))
-        return dealt[:count] if rng.random() < 0.5 else _shuffled(rng, dealt[:count])
+        while len(dealt) < count: dealt += [pick(rng, used)] * pick(rng, (1, 1, 2, 3, 5))
+        return dealt[:count] if rng.random() < 0.5 else shuffled(rng, dealt[:count])
 
 
 def draw_variant(
@@ -903,7 +884,7 @@ def cover(
         left -= sets[best]
     return chosen
 
-# %% ../nbs/07_variants.ipynb #9dcd1429
+# %% ../nbs/07_variants.ipynb #2860eae5
 ROUND = 16  # variants drawn and run together
 PATIENCE = 16  # rounds without anything new before the search ends
 
@@ -930,7 +911,7 @@ class Search:
         wanted = sorted({self.owner[i] for i in self.standing()}
             | {q for q, (reference, _) in enumerate(self.queries) if reference in self.open})
         draw = rng.random()
-        some = wanted if draw < 0.15 else [_pick(rng, wanted) for _ in range(1 if draw < 0.6 else 3)]
+        some = wanted if draw < 0.15 else [pick(rng, wanted) for _ in range(1 if draw < 0.6 else 3)]
         texts = [self.queries[q][0] for q in some]
         texts += [self.pairs[i][1] for i in self.standing() if self.owner[i] in some][:20]
         return merge_hints(hints_of(sql, self.known) for sql in dict.fromkeys(texts))
@@ -1017,7 +998,7 @@ def search_variants(
     found = len(search.pairs) - len(search.standing())
     return VariantSet(databases, tuple(killed), tuple(survivors), silent, found, search.tried, seed, content.sha256)
 
-# %% ../nbs/07_variants.ipynb #d4370cd1
+# %% ../nbs/07_variants.ipynb #76662874
 @dataclass(frozen=True)
 class Agreement:
     "What many variants say of a pair of queries."
@@ -1077,7 +1058,7 @@ def disagreements(
         "The variant of this number: near the literals of one pair, or of three."
         own = seed_for(seed, "agree", number)
         rng = random.Random(own)
-        some = [_pick(rng, hints) for _ in range(1 if rng.random() < 0.7 else 3)]
+        some = [pick(rng, hints) for _ in range(1 if rng.random() < 0.7 else 3)]
         return draw_variant(stock, merge_hints(some), own, recipe)
 
     with _sandbox(sandbox) as sandbox, tempfile.TemporaryDirectory(prefix="sqlrl-variants-") as scratch:

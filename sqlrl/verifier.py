@@ -6,7 +6,7 @@
 __all__ = ['CHECKS', 'reward', 'Reference', 'judge', 'Sheet', 'Verifier', 'tiered_reward', 'has_answer', 'constant', 'LimitProbe',
            'limit_probe', 'cuts_tie', 'reversed_copy', 'Audit', 'Auditor', 'audit_references']
 
-# %% ../nbs/05_verifier.ipynb #0db993da
+# %% ../nbs/05_verifier.ipynb #d95a269d
 import os
 import sqlite3
 import tempfile
@@ -24,7 +24,7 @@ from sqlglot.errors import SqlglotError
 from .compare import Sequence, check_rule, compare, mentions_order, ordering_query, same_row, show_row
 from .compare import spider_ts_query, with_keys
 from .config import SqlrlError
-from .records import Database, Grade, Outcome, Question, Verdict, file_hash
+from .records import Database, Grade, Outcome, Question, Verdict, file_hash, quoted
 from .sandbox import Job, QueryResult, Sandbox, row_hint
 
 # %% ../nbs/05_verifier.ipynb #79169043
@@ -303,7 +303,7 @@ def cuts_tie(
         if len({row for row in rows if tied(row, rows[cut])}) > 1: return True
     return False
 
-# %% ../nbs/05_verifier.ipynb #a662b329
+# %% ../nbs/05_verifier.ipynb #c68a0dd7
 def _collations(create, table, columns):
     "The collation of each column of a table with this CREATE statement."
     with closing(sqlite3.connect(":memory:")) as memory:
@@ -313,14 +313,11 @@ def _collations(create, table, columns):
         return [collation for collation, in found]
 
 
-def _quoted(name): return '"' + name.replace('"', '""') + '"'
-
-
 def _copy_reversed(connection, name, create):
     "A table of the attached database `source`, without keys and the rows the other way round."
     listing = "SELECT name, type FROM pragma_table_xinfo(?, 'source') WHERE hidden <> 1"
     columns = connection.execute(listing, (name,)).fetchall()
-    names, table = [_quoted(column) for column, _ in columns], _quoted(name)
+    names, table = [quoted(column) for column, _ in columns], quoted(name)
     collations = _collations(create, table, names)
     parts = [f"{column} {kind} COLLATE {collation}" for column, (_, kind), collation in zip(names, columns, collations)]
     connection.execute(f"CREATE TABLE main.{table} ({', '.join(parts)})")
