@@ -134,7 +134,7 @@ def check_table(
         if rows.any(): raise SqlrlError(f"table {name}, line {_first_row(rows)}: {problem}")
     return frame
 
-# %% ../nbs/35_tables.ipynb #9c3f64f7
+# %% ../nbs/35_tables.ipynb #5614c034
 def _in_order(name: str, frame: pd.DataFrame) -> pd.DataFrame:
     "Rows sorted by key, stages and splits in the order of the study."
     spec = TABLES[name]
@@ -168,8 +168,10 @@ def read_table(
     path = table_path(folder, name)
     if not path.is_file():
         raise SqlrlError(f"no table {path}: run the pipeline to the end, or name a folder that holds tables/{name}.csv")
-    texts = {column: str for column, kind in TABLES[name].columns.items() if kind is str}
-    try: return check_table(name, pd.read_csv(path, dtype=texts))
+    columns = TABLES[name].columns
+    texts = {column: str for column, kind in columns.items() if kind is str}
+    empty = {column: [""] for column, kind in columns.items() if kind in (int, float)}  # a text may well be "null"
+    try: return check_table(name, pd.read_csv(path, dtype=texts, keep_default_na=False, na_values=empty))
     except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as e:
         raise SqlrlError(f"{path} is not a CSV table: {e}") from None
 
