@@ -56,7 +56,7 @@ def fig_rewrites(
     percent_axis(ax.xaxis, "values of the type for which it passes: hollow on one database, filled on four")
     return ax
 
-# %% ../nbs/50a_grader_plots.ipynb #eac91b03
+# %% ../nbs/50a_grader_plots.ipynb #db963d22
 FATES = {"killed": ("#009E73", "rejected"), "equivalent": ("#BBBBBB", "equivalent, by proof or written reason"),
     "survived": ("#D55E00", "accepted")}
 
@@ -78,7 +78,7 @@ def fig_operators(
 ) -> np.ndarray:
     "What became of the mutants of each operator; a panel for each set of questions."
     sets, operators = list(dict.fromkeys(table.set)), sorted(set(table.operator))
-    if ax is None: ax = new_axes((9.4, 1.5 + 0.24 * len(operators)), (2.3, 0.9, 0.75, 0.5), len(sets), gap=0.45)
+    if ax is None: ax = new_axes((10.0, 1.5 + 0.24 * len(operators)), (2.1, 1.5, 0.75, 0.5), len(sets), gap=0.35)
     for panel, name in zip(np.atleast_1d(ax), sets):
         rows = table[table.set == name]
         for row in rows.itertuples(): _fate_bar(panel, -operators.index(row.operator), row)
