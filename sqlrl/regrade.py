@@ -16,7 +16,7 @@ from .config import SqlrlError
 from .records import Database, Episode, Outcome, Question, from_json, read_jsonl
 from .verifier import Verifier
 
-# %% ../nbs/34a_regrade.ipynb #4bb0e5a0
+# %% ../nbs/34a_regrade.ipynb #df6fe6da
 @dataclass(frozen=True)
 class Submission:
     "A query that was graded once."
@@ -39,7 +39,9 @@ def read_archive(
     path: Path,  # JSON lines: `Episode` or `Submission`, or both
 ) -> list[Submission]:
     "The submissions of an archive, in order; a line that is neither is an error. The file is not touched."
-    if Path(path).is_file() and not Path(path).read_bytes().endswith(b"\n"):
+    if not Path(path).is_file():
+        raise SqlrlError(f"there is no archive {path}: name a file of attempts, such as runs/RUN/attempts/NAME.jsonl")
+    if Path(path).stat().st_size and not Path(path).read_bytes().endswith(b"\n"):
         raise SqlrlError(f"{path}: its last line does not end, whoever wrote it was stopped: "
             "finish the run, or remove the line")
     found = [_submission(line, f"{path}, record {number}") for number, line in enumerate(read_jsonl(path, dict), 1)]
